@@ -1,0 +1,312 @@
+// Package lockfile is a mutex between processes whose crash recovery is safe.
+//
+// Its rules are normative in docs/locking.md. In short: the lock is granted
+// only by exclusive creation of the lock file and released only by the nonce
+// that created it; beside it stands a guard, a file that is never deleted and
+// is locked with flock(2) for as long as the lock is wanted and held. The
+// guard makes recovery instant and serial: whoever has it and finds a lock
+// file that was made under it knows, from the kernel, that its maker is dead.
+//
+// A program that knows only the older rules (exclusive creation, break by age
+// after [Config.StaleAfter], release by nonce) can share the lock: its files
+// carry no mark and are broken by age alone, after having been watched.
+//
+// No process id is recorded and none decides anything.
+package lockfile
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spendonce/spendonce/internal/durable"
+)
+
+// DefaultStaleAfter is the one constant that every other time derives from.
+const DefaultStaleAfter = 60 * time.Second
+
+var (
+	// ErrNotObtained is in the tree of every error that says that the lock
+	// could not be had in bounded time, or at all. See [HeldError].
+	ErrNotObtained = errors.New("lock not obtained")
+	// ErrLost says that the lock file is no longer ours: somebody else broke
+	// it. A guard that was held is still held.
+	ErrLost = errors.New("lock file lost")
+	// ErrStopped says that [Request.Until] ended the wait.
+	ErrStopped = errors.New("wait ended by its own condition")
+)
+
+// HeldError says who stands in the way. Nothing was changed.
+type HeldError struct {
+	Path    string        // of the lock file
+	Since   time.Time     // when the lock file was made; zero if unknown
+	Watched time.Duration // how long this process watched the same holder at the same step
+	PID     int           // of the guard's holder where the kernel tells (Linux), for the message only; 0 if unknown
+	Stopped bool          // that process is stopped (SIGSTOP, SIGTSTP)
+	Guarded bool          // a living process keeps the guard; else a lock file of unknown origin stands there
+}
+
+func (e *HeldError) Error() string {
+	s := fmt.Sprintf("lock %s is held", e.Path)
+	if !e.Since.IsZero() {
+		s += " since " + e.Since.UTC().Format(time.RFC3339)
+	}
+	switch {
+	case e.PID != 0 && e.Stopped:
+		s += fmt.Sprintf(" by process %d, which is stopped: continue it (kill -CONT %d) or kill it", e.PID, e.PID)
+	case e.PID != 0:
+		s += fmt.Sprintf(" by process %d, which made no step for %s: wait for it or kill it", e.PID, e.Watched.Round(time.Millisecond))
+	case e.Guarded:
+		s += fmt.Sprintf(" by a living process that made no step for %s: continue or kill it", e.Watched.Round(time.Millisecond))
+	default:
+		s += fmt.Sprintf(", watched for %s: try again", e.Watched.Round(time.Millisecond))
+	}
+	return s
+}
+
+// Is makes a HeldError an [ErrNotObtained].
+func (e *HeldError) Is(target error) bool { return target == ErrNotObtained }
+
+// Config holds what is the same for every acquisition of a program.
+type Config struct {
+	// StaleAfter is the age beyond which an unmarked lock file may be broken
+	// and the time after which a wait behind one step of a living holder
+	// ends. The zero value means [DefaultStaleAfter]. Others derive from it:
+	// files are watched for StaleAfter/30 before they are broken, and no wait
+	// is longer than 2 x StaleAfter.
+	StaleAfter time.Duration
+	// Hold, when set, is called before the guard is tried and its result when
+	// that failed or the lock is released: a program defers in between what
+	// must not happen to a holder, such as a stop from the terminal.
+	Hold func() (release func())
+}
+
+func (c Config) staleAfter() time.Duration {
+	if c.StaleAfter <= 0 {
+		return DefaultStaleAfter
+	}
+	return c.StaleAfter
+}
+
+func (c Config) watch() time.Duration    { return c.staleAfter() / 30 }
+func (c Config) backstop() time.Duration { return 2 * c.staleAfter() }
+
+// Request says which lock is wanted and how to wait for it.
+type Request struct {
+	Dir  *durable.Dir
+	Name string // of the lock file; its guard is Name + ".guard"
+	// Until, when set, is asked between two polls and ends the wait with
+	// [ErrStopped] when it returns true: a waiter that only wants the
+	// holder's result looks for it there.
+	Until func() bool
+	// Brief is for locks that are held for milliseconds: it polls every 1 to
+	// 2 ms instead of backing off to 8.
+	Brief bool
+	// Patient lifts the limits behind one step of a living holder: only the
+	// backstop ends the wait. It is for a caller that has something in hand
+	// which is lost if it gives up.
+	Patient bool
+}
+
+// Lock is a held lock. It is not safe for concurrent use.
+type Lock struct {
+	cfg     Config
+	req     Request
+	guard   *durable.Kept
+	guarded bool // the guard's kernel lock is ours
+	record  record
+	content string // of our lock file
+	release func()
+}
+
+// Acquire waits for the lock and returns it, or ends with the context's
+// error, [ErrStopped], an error in whose tree [ErrNotObtained] stands, or an
+// error of the disk. After any error nothing of ours is left behind.
+//
+// A waiter never breaks a lock file behind a guard that another process
+// holds and never goes on without a guard that can be had: a stopped process
+// can still send or rename when it is continued.
+func Acquire(ctx context.Context, cfg Config, req Request) (*Lock, error) {
+	l := &Lock{cfg: cfg, req: req}
+	w := newWait(cfg, req)
+	if err := l.takeGuard(ctx, w); err != nil {
+		l.giveUp()
+		return nil, err
+	}
+	if err := l.create(ctx, w); err != nil {
+		_ = l.Release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// takeGuard returns nil when the guard is ours, or when the file system has
+// no kernel locks and the older rules must do.
+func (l *Lock) takeGuard(ctx context.Context, w *wait) error {
+	name := l.req.Name + ".guard"
+	for {
+		if l.guard == nil {
+			var err error
+			if l.guard, err = l.req.Dir.OpenKept(name); err != nil {
+				return notObtainedIfNotRegular(err)
+			}
+		}
+		if l.cfg.Hold != nil && l.release == nil {
+			l.release = l.cfg.Hold()
+		}
+		got, err := l.guard.TryLock()
+		switch {
+		case errors.Is(err, durable.ErrNoKernelLocks):
+			return nil
+		case err != nil:
+			return err
+		case got && !l.guard.Current():
+			// Somebody removed the guard: the lock we have is on a file that
+			// nobody else will find.
+			l.guard.Close()
+			l.guard = nil
+			continue
+		case got:
+			l.guarded = true
+			return nil
+		}
+		l.endHold()
+		if !l.guard.Current() {
+			l.guard.Close()
+			l.guard = nil
+			continue
+		}
+		if err := w.behindGuard(ctx, readRecord(l.guard), l.guard); err != nil {
+			return err
+		}
+	}
+}
+
+// create makes the lock file, breaking what may be broken.
+func (l *Lock) create(ctx context.Context, w *wait) error {
+	nonce := rand.Text()
+	content := nonce + "\n"
+	if l.guarded {
+		content = markedContent(nonce)
+		if err := l.begin(nonce); err != nil {
+			return err
+		}
+	}
+	for {
+		switch gone, err := w.breakable(l.req.Dir, l.guarded); {
+		case err != nil:
+			return notObtainedIfNotRegular(err)
+		case gone:
+			err := l.req.Dir.CreateExclusive(l.req.Name, []byte(content))
+			if isExist(err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			l.content = content
+			if !l.guarded {
+				// Without the guard only the lock file makes the record ours.
+				return l.begin(nonce)
+			}
+			return nil
+		}
+		if l.guarded && w.due() {
+			// Those behind us time our steps; waiting out somebody else's
+			// file is one as long as we are awake to do it.
+			if err := l.Step(); err != nil {
+				return err
+			}
+		}
+		if err := w.behindFile(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// begin writes the first step of an acquisition into the guard's record,
+// keeping the mark that the last holder left.
+func (l *Lock) begin(nonce string) error {
+	l.record = record{nonce: nonce, mark: readRecord(l.guard).mark}
+	return l.guard.Write(l.record.encode())
+}
+
+// Guarded reports whether the kernel lock of the guard is held. Without it
+// (a file system that has none) only the older rules protect the caller.
+func (l *Lock) Guarded() bool { return l.guarded }
+
+// Check returns nil if the lock file is still ours, else [ErrLost] or the
+// error of the disk.
+func (l *Lock) Check() error {
+	f, err := l.req.Dir.Read(l.req.Name, maxLockFile)
+	switch {
+	case err != nil && !isNotExist(err):
+		return err
+	case err != nil, string(f.Bytes) != l.content:
+		return fmt.Errorf("%s: %w", l.req.Dir.Join(l.req.Name), ErrLost)
+	}
+	return nil
+}
+
+// Again makes a lost lock file anew, under the guard that was kept. Errors
+// are those of [Acquire]; the lock must still be released after them.
+func (l *Lock) Again(ctx context.Context) error {
+	l.content = ""
+	return l.create(ctx, newWait(l.cfg, l.req))
+}
+
+// Step tells waiters that the holder is alive and has come further.
+func (l *Lock) Step() error {
+	l.record.step++
+	return l.guard.Write(l.record.encode())
+}
+
+// Mark returns what the guard's record says of a one-time token.
+func (l *Lock) Mark() Mark { return l.record.mark }
+
+// SetMark replaces the mark and makes it durable.
+func (l *Lock) SetMark(m Mark) error {
+	previous := l.record.mark
+	l.record.mark = m
+	l.record.step++
+	err := l.guard.Write(l.record.encode())
+	if err == nil {
+		err = l.guard.Sync()
+	}
+	if err != nil {
+		l.record.mark = previous
+	}
+	return err
+}
+
+// Release unlinks the lock file if it is still ours and only then gives the
+// guard up. The lock is released whatever it returns: after an error the
+// next process recovers it.
+func (l *Lock) Release() error {
+	var err error
+	if l.content != "" {
+		if err = l.Check(); err == nil {
+			err = l.req.Dir.Remove(l.req.Name)
+		} else if errors.Is(err, ErrLost) {
+			err = nil
+		}
+		l.content = ""
+	}
+	l.giveUp()
+	return err
+}
+
+func (l *Lock) giveUp() {
+	l.guard.Close()
+	l.guard, l.guarded = nil, false
+	l.endHold()
+}
+
+func (l *Lock) endHold() {
+	if l.release != nil {
+		l.release()
+		l.release = nil
+	}
+}
