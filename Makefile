@@ -1,0 +1,193 @@
+# Every target that people and CI run. Plain `make` lists them.
+#
+# make check   before each commit: format, vet, lint, short tests
+# make test    all that CI runs, and nothing CI does not
+# make soak    the same suites with their full counts
+#
+# Tests read two variables from here: SPENDONCE_SOAK=1 asks for full counts,
+# SPENDONCE_BIN is the plain (not race-built) binary for tests that start many
+# processes. Tests that need root or mounts carry the build tag `crash`.
+
+SHELL        := /bin/sh
+.SHELLFLAGS  := -euc
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+GO      ?= go
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+# What the suites need beside Go, make and git, as package:proof. The proof is
+# a command on PATH, or a file if it starts with a slash.
+TEST_NEEDS := \
+	ca-certificates:/etc/ssl/certs/ca-certificates.crt \
+	gcc:gcc \
+	libc6-dev:/usr/include/stdlib.h \
+	mount:mount \
+	strace:strace \
+	util-linux:setpriv \
+	util-linux:unshare
+
+# Packages that must build for macOS: the credential half and its commands.
+DARWIN_PACKAGES := \
+	lockfile credstore oauthflow bearer mcpproxy \
+	internal/secret internal/durable internal/config internal/helper internal/clientconf \
+	internal/cli cmd/spendonce
+
+FUZZTIME      ?= 5s
+SOAK_FUZZTIME ?= 5m
+BENCHTIME     ?= 1s
+INIT_BUDGET   ?= 0.1
+TAGS          := crash
+TEST_TIMEOUT  ?= 25m
+SOAK_TIMEOUT  ?= 6h
+
+BIN        := bin/spendonce
+GOLANGCI   := bin/tools/golangci-lint
+GOVULN     := bin/tools/govulncheck
+TESTREPORT := bin/tools/testreport
+SKIPS      := tools/testreport/allowed-skips.txt
+
+export SPENDONCE_BIN := $(CURDIR)/$(BIN)
+
+##@ Use
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/spendonce
+	$(GO) build -trimpath -o $(BIN) ./cmd/spendonce
+
+.PHONY: demo
+demo: build ## see the promise kept: 64 processes, a crash, a full disk, one session
+	@$(BIN) demo
+
+.PHONY: install
+install: build ## install below PREFIX (default /usr/local)
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 0755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/spendonce'
+
+##@ Develop
+.PHONY: check
+check: fmt-check vet lint test-short ## the inner loop, before each commit
+
+.PHONY: fmt
+fmt: ## format every Go file
+	gofmt -s -w .
+
+.PHONY: fmt-check
+fmt-check: ## fail if a Go file is not formatted
+	@bad=$$(gofmt -s -l .); \
+	if [ -n "$$bad" ]; then \
+		printf 'not formatted (make fmt repairs it):\n%s\n' "$$bad"; exit 1; \
+	fi
+
+.PHONY: vet
+vet: ## go vet, with and without the tag crash
+	$(GO) vet ./...
+	$(GO) vet -tags $(TAGS) ./...
+
+.PHONY: lint
+lint: $(GOLANGCI) ## golangci-lint at the pinned version
+	$(GOLANGCI) run ./...
+
+.PHONY: test-short
+test-short: $(TESTREPORT) ## unit tests with the race detector, short counts
+	@$(TESTREPORT) -- $(GO) test -race -short -timeout 4m ./...
+
+##@ Prove
+.PHONY: test
+test: test-needs mod-verify fmt-check vet lint cross init-budget vuln test-race test-storm test-parts fuzz ## everything that CI runs
+	@printf '\nmake test: all of it passed\n'
+
+.PHONY: soak
+soak: export SPENDONCE_SOAK = 1
+soak: TEST_TIMEOUT = $(SOAK_TIMEOUT)
+soak: FUZZTIME = $(SOAK_FUZZTIME)
+soak: test-needs test-race test-storm test-parts fuzz ## the full counts; takes hours
+
+.PHONY: test-race
+test-race: $(TESTREPORT) plain-binary ## every suite of the main module, race detector on
+	@printf '\n== all suites, race detector on\n'
+	@$(TESTREPORT) -skips $(SKIPS) -- \
+		$(GO) test -race -count=1 -tags $(TAGS) -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: test-storm
+test-storm: $(TESTREPORT) plain-binary ## tests named TestStorm again, in plain binaries and larger
+	@printf '\n== storms, plain binaries\n'
+	@$(TESTREPORT) -quiet -skips $(SKIPS) -- \
+		$(GO) test -count=1 -tags $(TAGS) -timeout $(TEST_TIMEOUT) -run '^TestStorm' ./...
+
+.PHONY: test-parts
+test-parts: $(TESTREPORT) plain-binary ## the tests/ module: real servers and clients
+	@printf '\n== real parts (tests/)\n'
+	@cd tests && if [ -n "$$($(GO) list ./... 2>/dev/null)" ]; then \
+		$(CURDIR)/$(TESTREPORT) -skips $(CURDIR)/$(SKIPS) -- \
+			$(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...; \
+	else echo 'tests/ holds no package yet'; fi
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (default 5s)
+	@printf '\n== fuzzing, %s each\n' '$(FUZZTIME)'
+	@GO='$(GO)' scripts/fuzz '$(FUZZTIME)'
+
+.PHONY: bench
+bench: ## benchmarks; ratios measured in one run count, absolute figures do not
+	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+
+.PHONY: cross
+cross: ## build and vet the credential half for macOS
+	@printf '\n== macOS cross-build\n'
+	@set --; for p in $(DARWIN_PACKAGES); do \
+		if ls "$$p"/*.go >/dev/null 2>&1; then set -- "$$@" "./$$p"; fi; \
+	done; \
+	for arch in arm64 amd64; do \
+		echo "darwin/$$arch: $$*"; \
+		CGO_ENABLED=0 GOOS=darwin GOARCH=$$arch $(GO) build -o /dev/null "$$@"; \
+	done; \
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet "$$@"
+
+.PHONY: init-budget
+init-budget: plain-binary ## fail if a package takes over INIT_BUDGET ms to start
+	@printf '\n== start-up\n'
+	@if [ -x $(BIN) ]; then scripts/init-budget $(BIN) $(INIT_BUDGET); \
+	else echo 'cmd/spendonce does not exist yet'; fi
+
+.PHONY: vuln
+vuln: $(GOVULN) ## known vulnerabilities that our code reaches, without the network
+	@printf '\n== known vulnerabilities\n'
+	@GO='$(GO)' scripts/vuln $(GOVULN)
+
+.PHONY: mod-verify
+mod-verify: ## modules in the cache are what go.sum says
+	$(GO) mod verify
+
+.PHONY: test-needs
+test-needs: ## install (as root) or name what the suites need
+	@scripts/test-needs $(TEST_NEEDS)
+
+##@ Tidy up
+.PHONY: tools
+tools: $(GOLANGCI) $(GOVULN) $(TESTREPORT) ## build the pinned tools into bin/tools
+
+.PHONY: clean
+clean: ## remove what was built here
+	rm -rf bin dist
+
+# The binary that process tests start; a no-op until there is one to build.
+.PHONY: plain-binary
+plain-binary:
+	@if ls cmd/spendonce/*.go >/dev/null 2>&1; then $(GO) build -trimpath -o $(BIN) ./cmd/spendonce; fi
+
+$(GOLANGCI): tools/lint/go.mod tools/lint/go.sum
+	@echo 'building golangci-lint (minutes the first time, cached afterwards)'
+	cd tools/lint && $(GO) build -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(GOVULN): tools/vuln/go.mod tools/vuln/go.sum
+	cd tools/vuln && $(GO) build -o ../../$@ golang.org/x/vuln/cmd/govulncheck
+
+$(TESTREPORT): $(wildcard tools/testreport/*.go) tools/testreport/go.mod
+	cd tools/testreport && $(GO) build -o ../../$@ .
