@@ -27,9 +27,14 @@ const (
 	AnyEndpoint           Endpoint = "*"
 )
 
-var endpoints = []Endpoint{TokenEndpoints, OAuth2Endpoint, HypawareEndpoint, ResourceEndpoint,
-	AuthorizationEndpoint, LoginEndpoint, RevocationEndpoint, RegistrationEndpoint, DeviceEndpoint,
-	DiscoveryEndpoint, AnyEndpoint}
+func (e Endpoint) known() bool {
+	switch e {
+	case TokenEndpoints, OAuth2Endpoint, HypawareEndpoint, ResourceEndpoint, AuthorizationEndpoint, LoginEndpoint,
+		RevocationEndpoint, RegistrationEndpoint, DeviceEndpoint, DiscoveryEndpoint, AnyEndpoint:
+		return true
+	}
+	return false
+}
 
 // Point is a place in the life of a request.
 type Point string
@@ -126,7 +131,7 @@ func (a *Answer) UnmarshalJSON(b []byte) error {
 }
 
 func (a Answer) check() error {
-	if !slices.Contains(endpoints, a.Endpoint) {
+	if !a.Endpoint.known() {
 		return fmt.Errorf("no endpoint is called %q", a.Endpoint)
 	}
 	for _, p := range []Point{a.Hold, a.Drop} {

@@ -31,8 +31,9 @@ type TokenServerConfig struct {
 	// "/" (an issuer with a trailing slash), "/tenant", "/tenant/".
 	IssuerPath string
 	// Clients are the registered clients. None: DefaultClientID, public,
-	// redirecting to /callback or / of a loopback address. More come by
-	// dynamic registration.
+	// redirecting to /callback or / of 127.0.0.1 or [::1] at any port; with
+	// a secret if RequireClientSecret is set. More come by dynamic
+	// registration.
 	Clients []Client
 	// Users maps names to passwords. None: DefaultUser, DefaultPassword.
 	Users map[string]string
@@ -106,8 +107,10 @@ func (c TokenServerConfig) withDefaults() (TokenServerConfig, error) {
 		c.Clients = []Client{{ID: DefaultClientID, RedirectURIs: []string{
 			"http://127.0.0.1/callback", "http://127.0.0.1/", "http://127.0.0.1",
 			"http://[::1]/callback", "http://[::1]/", "http://[::1]",
-			"http://localhost/callback", "http://localhost/", "http://localhost",
 		}}}
+		if c.RequireClientSecret {
+			c.Clients[0].Secret = "cs_" + random()
+		}
 	}
 	if len(c.Users) == 0 {
 		c.Users = map[string]string{DefaultUser: DefaultPassword}

@@ -2,6 +2,7 @@ package spendoncetest
 
 import (
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -10,13 +11,28 @@ func (s *TokenServer) routes() http.Handler {
 	for path, h := range map[string]http.HandlerFunc{
 		pathToken:          s.handle(OAuth2Endpoint, s.token),
 		pathHypaware:       s.handle(HypawareEndpoint, s.hypaware),
+		pathAuthorize:      s.handle(AuthorizationEndpoint, s.authorize),
+		pathLogin:          s.handle(LoginEndpoint, s.login),
+		pathRevoke:         s.handle(RevocationEndpoint, s.revocation),
+		pathRegister:       s.handle(RegistrationEndpoint, s.register),
+		pathDevice:         s.handle(DeviceEndpoint, s.deviceAuthorization),
+		pathVerify:         s.handle(LoginEndpoint, s.verify),
 		pathResource:       s.handle(ResourceEndpoint, s.resource),
 		pathResource + "/": s.handle(ResourceEndpoint, s.resource),
 		pathJWKS:           s.handle(DiscoveryEndpoint, s.jwks),
-		"/":                s.handle("other", s.notFound),
+		pathControl:        s.control(),
 	} {
 		mux.HandleFunc(path, h)
 	}
+	discovery, other := s.handle(DiscoveryEndpoint, s.discovery), s.handle("other", s.notFound)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		// The issuer's path may come before or after the well-known part.
+		if strings.Contains(r.URL.Path, "/.well-known/") {
+			discovery(w, r)
+			return
+		}
+		other(w, r)
+	})
 	return mux
 }
 
@@ -35,7 +51,7 @@ func (s *TokenServer) resource(q *request) *response {
 	if f == nil || s.cfg.RejectResource {
 		s.update(func(c *Counters) { c.ResourceRejected++ })
 		r := oauthError(401, "invalid_token", "the access token is missing, expired or revoked")
-		challenge := `Bearer realm="spendonce-test", resource_metadata="` + s.base + pathProtected + pathResource + `"`
+		challenge := `Bearer realm="spendonce-test", resource_metadata="` + s.base + wellKnownProtected + pathResource + `"`
 		if shown != "" {
 			challenge += `, error="invalid_token"`
 		}
@@ -46,5 +62,3 @@ func (s *TokenServer) resource(q *request) *response {
 	return jsonResponse(200, map[string]any{"account": f.account, "client_id": f.client,
 		"scope": f.scope, "method": q.r.Method, "path": clip(q.r.URL.Path, 200)})
 }
-
-const pathProtected = "/.well-known/oauth-protected-resource"

@@ -45,7 +45,8 @@ type TokenServer struct {
 	grants  grants
 	clients map[string]Client
 	pending map[string]*authorization
-	devices map[string]*device // by device code
+	codes   map[digest]*code
+	devices map[digest]*device // by device code
 }
 
 // StartTokenServer listens and serves until [TokenServer.Close].
@@ -84,7 +85,8 @@ func StartTokenServer(cfg TokenServerConfig) (*TokenServer, error) {
 		grants:        newGrants(),
 		clients:       map[string]Client{},
 		pending:       map[string]*authorization{},
-		devices:       map[string]*device{},
+		codes:         map[digest]*code{},
+		devices:       map[digest]*device{},
 	}
 	s.cfg.Users = maps.Clone(cfg.Users)
 	for _, c := range cfg.Clients {

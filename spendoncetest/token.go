@@ -128,6 +128,9 @@ func (s *TokenServer) refresh(q *request, client Client, now time.Time, jwt bool
 			return nil, oauthError(400, "invalid_scope", "more was asked for than was granted")
 		}
 	}
+	if bad := wrongTarget(q, rt.family); bad != nil {
+		return nil, bad
+	}
 	p := s.issue(rt.family, now, jwt, !s.cfg.NoRotation)
 	if !s.cfg.NoRotation {
 		rt.spent, rt.spentAt = true, now
