@@ -37,10 +37,13 @@ type judge struct {
 
 	// revokesFamily: a retired refresh token that comes back ends the session.
 	revokesFamily bool
+
+	// asksConsent: there is a button to say no.
+	asksConsent bool
 }
 
 var judges = []judge{
-	{name: "fosite", start: startFosite, revokesFamily: true},
+	{name: "fosite", start: startFosite, revokesFamily: true, asksConsent: true},
 }
 
 func startFosite(t *testing.T) server {

@@ -1,0 +1,269 @@
+package real_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// slowAnswer makes sure that processes meet an exchange under way: the server
+// has retired the old refresh token, and nobody has the new one yet.
+const slowAnswer = 300 * time.Millisecond
+
+// oneToken checks that all runs succeeded with the same live token, and
+// returns it.
+func oneToken(t *testing.T, s server, results []result) string {
+	t.Helper()
+	token := results[0].token()
+	for _, r := range results {
+		if r.code != exitOK || r.token() != token {
+			t.Errorf("one of %d differs, or failed: %v", len(results), r)
+		}
+	}
+	if !s.Live(t.Context(), token) {
+		t.Error("the server does not know the token")
+	}
+	return token
+}
+
+func TestStormOnAnExpiredTokenMakesOneExchange(t *testing.T) {
+	const rounds = 3
+	underEach(t, func(t *testing.T, _ judge, s server) {
+		ctx := testContext(t)
+		u := newUser(t, s)
+		u.mustLogin(ctx)
+		s.Tap().SetLatency(slowAnswer)
+		for _, n := range []int{2, 8, 64} {
+			for round := range rounds {
+				t.Run(fmt.Sprintf("%d processes, round %d", n, round+1), func(t *testing.T) {
+					before := s.Tap().TokenPosts()
+					old, spent := u.accessToken(), u.refreshToken()
+					u.expire()
+					token := oneToken(t, s, u.storm(ctx, n, "token", target))
+					if token == old {
+						t.Error("the expired token was handed out")
+					}
+					if posts := s.Tap().TokenPosts() - before; posts != 1 {
+						t.Errorf("%d token requests, want 1: %+v", posts, s.Tap().Log())
+					}
+					if u.refreshToken() == spent || u.accessToken() != token {
+						t.Error("what was stored is not what was handed out")
+					}
+					if !s.RefreshLive(ctx, u.refreshToken()) {
+						t.Fatal("the family is dead")
+					}
+				})
+			}
+		}
+	})
+}
+
+func TestTokenThatTheServerRejectsIsReplacedOnce(t *testing.T) {
+	underEach(t, func(t *testing.T, _ judge, s server) {
+		ctx := testContext(t)
+		u := newUser(t, s)
+		u.mustLogin(ctx)
+		rejected := u.mustRun(ctx, "token", target).token()
+		if err := s.KillAccessToken(ctx, rejected); err != nil {
+			t.Fatal(err)
+		}
+		s.Tap().SetLatency(slowAnswer)
+		before := s.Tap().TokenPosts()
+		file := u.secretFile(rejected)
+		token := oneToken(t, s, u.storm(ctx, 16, "token", target, "--rejected", file))
+		if posts := s.Tap().TokenPosts() - before; posts != 1 {
+			t.Errorf("%d token requests, want 1: %+v", posts, s.Tap().Log())
+		}
+
+		// Somebody who held the old one longer comes late: the stored one answers.
+		late := u.start(ctx, strings.NewReader(rejected+"\n"), "token", target, "--rejected", "-")
+		if r := late.wait(); r.code != exitOK || r.token() != token {
+			t.Errorf("a latecomer got something else: %v", r)
+		}
+		if posts := s.Tap().TokenPosts() - before; posts != 1 {
+			t.Errorf("after the latecomer %d token requests, want 1", posts)
+		}
+		if !s.RefreshLive(ctx, u.refreshToken()) {
+			t.Error("the family is dead")
+		}
+	})
+}
+
+func TestForcedRefreshReplacesAFreshToken(t *testing.T) {
+	underEach(t, func(t *testing.T, _ judge, s server) {
+		ctx := testContext(t)
+		u := newUser(t, s)
+		u.mustLogin(ctx)
+		old := u.accessToken()
+		r := u.mustRun(ctx, "token", target, "--refresh")
+		if r.token() == old || !s.Live(ctx, r.token()) {
+			t.Errorf("--refresh gave the old token, or a dead one: %v", r)
+		}
+		if n := s.Tap().TokenPosts("refresh_token"); n != 1 {
+			t.Errorf("%d refreshes, want 1", n)
+		}
+	})
+}
+
+// Somebody else used an old copy of the session. The server ends it, and the
+// program has to say so, keep what it has, and not ask again.
+func TestSessionThatTheServerEndedAsksForALogin(t *testing.T) {
+	underEach(t, func(t *testing.T, j judge, s server) {
+		ctx := testContext(t)
+		u := newUser(t, s)
+		u.mustLogin(ctx)
+		stolen := u.refreshToken()
+		u.mustRun(ctx, "token", target, "--refresh")
+		current := u.refreshToken()
+		if j.revokesFamily {
+			answer, err := newRawClient(t, s).refresh(ctx, stolen)
+			if err != nil || answer.Error != "invalid_grant" {
+				t.Fatalf("reuse: status %d, error %q, %v; want invalid_grant", answer.Status, answer.Error, err)
+			}
+		} else if err := s.EndSession(ctx, current); err != nil {
+			t.Fatal(err)
+		}
+		if s.RefreshLive(ctx, current) {
+			t.Fatal("the family is alive")
+		}
+
+		u.expire()
+		before := s.Tap().TokenPosts()
+		for attempt := range 3 {
+			r := u.run(ctx, "token", target)
+			if r.code != exitLoginRequired || r.stdout != "" {
+				t.Errorf("attempt %d: want exit %d and nothing on stdout: %v", attempt+1, exitLoginRequired, r)
+			}
+			if !strings.Contains(r.stderr, "login required") {
+				t.Errorf("attempt %d does not say that a login is required: %v", attempt+1, r)
+			}
+		}
+		if posts := s.Tap().TokenPosts() - before; posts != 1 {
+			t.Errorf("%d token requests after the end, want 1", posts)
+		}
+		if u.refreshToken() != current {
+			t.Error("the record was not kept")
+		}
+
+		u.mustLogin(ctx)
+		if token := u.mustRun(ctx, "token", target); !s.Live(ctx, token.token()) {
+			t.Errorf("after a new login the server does not know the token: %v", token)
+		}
+	})
+}
+
+// The holder dies when the server has spent the refresh token and the answer is
+// still on its way. Nothing can save that session; the program has to say that
+// it does not know, keep the record, and be repaired by a login.
+func TestHolderKilledInMidExchangeLeavesAClearError(t *testing.T) {
+	underEach(t, func(t *testing.T, _ judge, s server) {
+		ctx := testContext(t)
+		u := newUser(t, s)
+		u.mustLogin(ctx)
+		spent := u.refreshToken()
+		u.expire()
+		decided, release := s.Tap().HoldNextAnswer()
+		defer release()
+
+		holder := u.start(ctx, nil, "token", target)
+		select {
+		case <-decided:
+		case <-ctx.Done():
+			t.Fatal("no token request arrived")
+		}
+		if err := holder.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if r := holder.wait(); r.code != 128+int(syscall.SIGKILL) {
+			t.Fatalf("the holder was not killed: %v", r)
+		}
+		release()
+
+		for _, r := range u.storm(ctx, 8, "token", target) {
+			if r.code != exitLoginRequired || r.stdout != "" {
+				t.Errorf("want exit %d and nothing on stdout: %v", exitLoginRequired, r)
+			}
+		}
+		if posts := s.Tap().TokenPosts("refresh_token"); posts != 2 {
+			t.Errorf("%d refreshes, want 2: the lost one and one that tells: %+v", posts, s.Tap().Log())
+		}
+		if u.refreshToken() != spent {
+			t.Error("the record was not kept")
+		}
+		u.mustLogin(ctx)
+		if token := u.mustRun(ctx, "token", target); !s.Live(ctx, token.token()) {
+			t.Errorf("after a new login the server does not know the token: %v", token)
+		}
+	})
+}
+
+// Somebody logs out while a refresh is under way. What the refresh brings must
+// neither be stored nor stay alive at the server.
+func TestLogoutDuringARefreshLeavesNothingBehind(t *testing.T) {
+	underEach(t, func(t *testing.T, _ judge, s server) {
+		ctx := testContext(t)
+		u := newUser(t, s)
+		u.mustLogin(ctx)
+		u.expire()
+		decided, release := s.Tap().HoldNextAnswer()
+		defer release()
+		refresh := u.start(ctx, nil, "token", target)
+		select {
+		case <-decided:
+		case <-ctx.Done():
+			t.Fatal("no token request arrived")
+		}
+		u.mustRun(ctx, "logout", target)
+		release()
+		r := refresh.wait()
+		if r.code != exitOK || r.token() == "" {
+			t.Errorf("who asked before the logout got no answer: %v", r)
+		}
+		if u.store()[target] != nil {
+			t.Error("the record came back")
+		}
+		for secret, kind := range s.Tap().Secrets() {
+			if kind == "refresh_token" && s.RefreshLive(ctx, secret) {
+				t.Error("a refresh token of the session is still live")
+			}
+		}
+		if r := u.run(ctx, "token", target); r.code != exitNoCredential {
+			t.Errorf("after logout: want exit %d: %v", exitNoCredential, r)
+		}
+	})
+}
+
+// Every test above ends with a search for secrets. This one shows that the
+// search finds one.
+func TestSearchForSecretsFindsAPlantedOne(t *testing.T) {
+	ctx := testContext(t)
+	s := startFosite(t)
+	u := newUser(t, s)
+	u.mustLogin(ctx)
+	if leaks := u.leaks(); len(leaks) != 0 {
+		t.Fatal(leaks)
+	}
+	planted := filepath.Join(u.stateDir(), "planted")
+	for _, secret := range []string{u.accessToken(), u.refreshToken()} {
+		if err := os.WriteFile(planted, []byte("x"+secret+"y"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if leaks := u.leaks(); len(leaks) != 1 || !strings.Contains(leaks[0], planted) {
+			t.Errorf("found %q, want the planted file", leaks)
+		}
+	}
+	if err := os.Remove(planted); err != nil {
+		t.Fatal(err)
+	}
+	u.remember(result{args: []string{"token", target}, stderr: u.accessToken()})
+	u.remember(result{args: []string{"token", target}, stdout: u.refreshToken()})
+	u.remember(result{args: []string{"list"}, stdout: u.accessToken()})
+	if leaks := u.leaks(); len(leaks) != 3 {
+		t.Errorf("found %q, want three outputs", leaks)
+	}
+	u.runs = nil
+}
