@@ -100,7 +100,7 @@ test-short: $(TESTREPORT) ## unit tests with the race detector, short counts
 
 ##@ Prove
 .PHONY: test
-test: test-needs mod-verify fmt-check vet lint cross init-budget vuln test-race test-storm test-parts fuzz ## everything that CI runs
+test: test-needs mod-verify fmt-check vet lint cross init-budget vuln test-tools test-race test-storm test-parts fuzz ## everything that CI runs
 	@printf '\nmake test: all of it passed\n'
 
 .PHONY: soak
@@ -128,6 +128,11 @@ test-parts: $(TESTREPORT) plain-binary ## the tests/ module: real servers and cl
 		$(CURDIR)/$(TESTREPORT) -skips $(CURDIR)/$(SKIPS) -- \
 			$(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...; \
 	else echo 'tests/ holds no package yet'; fi
+
+.PHONY: test-tools
+test-tools: ## the tests of our own tools
+	@printf '\n== tools\n'
+	@cd tools/testreport && $(GO) vet . && $(GO) test -count=1 .
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (default 5s)
@@ -164,6 +169,11 @@ vuln: $(GOVULN) ## known vulnerabilities that our code reaches, without the netw
 .PHONY: mod-verify
 mod-verify: ## modules in the cache are what go.sum says
 	$(GO) mod verify
+
+.PHONY: tidy-check
+tidy-check: ## fail if go.mod lists more or less than is used
+	$(GO) mod tidy -diff
+	cd tests && $(GO) mod tidy -diff
 
 .PHONY: test-needs
 test-needs: ## install (as root) or name what the suites need
