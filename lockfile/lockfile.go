@@ -19,6 +19,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/spendonce/spendonce/internal/durable"
@@ -52,14 +53,17 @@ func (e *HeldError) Error() string {
 	s := fmt.Sprintf("lock %s is held", e.Path)
 	if !e.Since.IsZero() {
 		s += " since " + e.Since.UTC().Format(time.RFC3339)
+		if e.Since.After(time.Now()) {
+			s += " (in the future: a clock was set back)"
+		}
 	}
 	switch {
 	case e.PID != 0 && e.Stopped:
 		s += fmt.Sprintf(" by process %d, which is stopped: continue it (kill -CONT %d) or kill it", e.PID, e.PID)
 	case e.PID != 0:
-		s += fmt.Sprintf(" by process %d, which made no step for %s: wait for it or kill it", e.PID, e.Watched.Round(time.Millisecond))
+		s += fmt.Sprintf(" by process %d, at the same step for %s: wait for it or kill it", e.PID, e.Watched.Round(time.Millisecond))
 	case e.Guarded:
-		s += fmt.Sprintf(" by a living process that made no step for %s: continue or kill it", e.Watched.Round(time.Millisecond))
+		s += fmt.Sprintf(" by a living process, at the same step for %s: wait for it, or continue or kill it", e.Watched.Round(time.Millisecond))
 	default:
 		s += fmt.Sprintf(", watched for %s: try again", e.Watched.Round(time.Millisecond))
 	}
@@ -178,7 +182,9 @@ func (l *Lock) takeGuard(ctx context.Context, w *wait) error {
 			l.guard = nil
 			continue
 		}
-		if err := w.behindGuard(ctx, readRecord(l.guard), l.guard); err != nil {
+		// A record that cannot be read just now only keeps us from seeing steps.
+		there, _ := readRecord(l.guard)
+		if err := w.behindGuard(ctx, there, l.guard); err != nil {
 			return err
 		}
 	}
@@ -200,7 +206,7 @@ func (l *Lock) create(ctx context.Context, w *wait) error {
 			return notObtainedIfNotRegular(err)
 		case gone:
 			err := l.req.Dir.CreateExclusive(l.req.Name, []byte(content))
-			if isExist(err) {
+			if errors.Is(err, fs.ErrExist) {
 				continue
 			}
 			if err != nil {
@@ -227,9 +233,14 @@ func (l *Lock) create(ctx context.Context, w *wait) error {
 }
 
 // begin writes the first step of an acquisition into the guard's record,
-// keeping the mark that the last holder left.
+// keeping the mark that the last holder left. A record that cannot be read is
+// not written over: its mark may forbid a send.
 func (l *Lock) begin(nonce string) error {
-	l.record = record{nonce: nonce, mark: readRecord(l.guard).mark}
+	last, err := readRecord(l.guard)
+	if err != nil {
+		return err
+	}
+	l.record = record{nonce: nonce, mark: last.mark}
 	return l.guard.Write(l.record.encode())
 }
 
@@ -237,23 +248,26 @@ func (l *Lock) begin(nonce string) error {
 // (a file system that has none) only the older rules protect the caller.
 func (l *Lock) Guarded() bool { return l.guarded }
 
-// Check returns nil if the lock file is still ours, else [ErrLost] or the
-// error of the disk.
+// Check returns nil if the lock file is still ours, else [ErrLost],
+// [ErrNotObtained] if it is no regular file any more, or the error of the
+// disk.
 func (l *Lock) Check() error {
 	f, err := l.req.Dir.Read(l.req.Name, maxLockFile)
 	switch {
-	case err != nil && !isNotExist(err):
-		return err
-	case err != nil, string(f.Bytes) != l.content:
+	case err == nil && string(f.Bytes) == l.content:
+		return nil
+	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, durable.ErrTooLarge):
 		return fmt.Errorf("%s: %w", l.req.Dir.Join(l.req.Name), ErrLost)
 	}
-	return nil
+	return notObtainedIfNotRegular(err)
 }
 
-// Again makes a lost lock file anew, under the guard that was kept. Errors
-// are those of [Acquire]; the lock must still be released after them.
+// Again makes a lost lock file anew, under the guard that was kept; only the
+// context and the backstop end the wait. Errors are those of [Acquire]; the
+// lock must still be released after them.
 func (l *Lock) Again(ctx context.Context) error {
 	l.content = ""
+	l.req.Until, l.req.Patient = nil, true
 	return l.create(ctx, newWait(l.cfg, l.req))
 }
 
@@ -266,19 +280,24 @@ func (l *Lock) Step() error {
 // Mark returns what the guard's record says of a one-time token.
 func (l *Lock) Mark() Mark { return l.record.mark }
 
-// SetMark replaces the mark and makes it durable.
+// SetMark replaces the mark and makes it durable. After an error of the disk
+// the guard may say either. A fingerprint that is not 16 hex digits is
+// refused, and nothing written.
 func (l *Lock) SetMark(m Mark) error {
-	previous := l.record.mark
-	l.record.mark = m
-	l.record.step++
-	err := l.guard.Write(l.record.encode())
+	next := record{l.record.nonce, l.record.step + 1, m.wholeSeconds()}
+	if decodeRecord(next.encode()) != next {
+		return fmt.Errorf("marking %s: state %q, fingerprint of %d bytes, year %d: no such mark",
+			l.req.Dir.Join(l.req.Name), m.State, len(m.Fingerprint), m.At.Year())
+	}
+	err := l.guard.Write(next.encode())
 	if err == nil {
 		err = l.guard.Sync()
 	}
 	if err != nil {
-		l.record.mark = previous
+		return err
 	}
-	return err
+	l.record = next
+	return nil
 }
 
 // Release unlinks the lock file if it is still ours and only then gives the

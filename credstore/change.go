@@ -1,0 +1,238 @@
+package credstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/spendonce/spendonce/internal/secret"
+	"github.com/spendonce/spendonce/lockfile"
+)
+
+// SignedIn is what a login gives.
+type SignedIn struct {
+	URL    string
+	Pin    Pin
+	Tokens Tokens
+}
+
+// Writable reports, before a person is asked to sign in, whether the result
+// could be saved.
+func (s *Store) Writable(ctx context.Context, target string) error {
+	return s.change(ctx, target, false, func(f *files, _ *lockfile.Lock) error {
+		if _, err := s.readSession(target, false); err != nil {
+			return err
+		}
+		if _, err := s.readIn(f.dir, f.at.base); err != nil {
+			return err
+		}
+		temp, err := f.dir.Prepare(f.at.base, s.cfg.Margin)
+		if err != nil {
+			return err
+		}
+		temp.Discard()
+		if temp, err = f.sessions.Prepare(target+".json", s.cfg.Margin); err != nil {
+			return err
+		}
+		temp.Discard()
+		return nil
+	})
+}
+
+// Login stores a new session, replacing whatever the target had. It writes
+// three times in one hold of the store lock: the session file with the old
+// pin and the new one as pending, the store, the session file with the new
+// pin alone. A crash in between is settled by the refresh token that the
+// store then holds, so no refresh token ever goes to the other server.
+func (s *Store) Login(ctx context.Context, target string, in SignedIn) error {
+	record := Record{
+		Kind: KindOIDC, RefreshToken: in.Tokens.RefreshToken, AccessToken: in.Tokens.AccessToken,
+		ExpiresAt: in.Tokens.ExpiresAt, Org: in.Tokens.Org,
+	}
+	p := &pending{URL: in.URL, LoginID: rand.Text(), RefreshToken: record.RefreshToken.Fingerprint(), Pin: in.Pin}
+	if len(in.Tokens.Scope) > 0 {
+		p.Pin.Scope = in.Tokens.Scope
+	}
+	return s.change(ctx, target, true, func(f *files, lock *lockfile.Lock) error {
+		now, err := s.readIn(f.dir, f.at.base)
+		if err != nil {
+			return err
+		}
+		before, _ := now.record(target)
+		err = f.replaceSession(ctx, lock, nil, target, func(old *session) *session {
+			next := old.settled(before).clone()
+			next.Pending = p
+			return next
+		})
+		if err != nil {
+			return notSaved(target, err)
+		}
+		if err := f.replaceStore(ctx, lock, nil, withRecord(target, record)); err != nil {
+			return notSaved(target, err)
+		}
+		err = f.replaceSession(ctx, lock, nil, target, func(old *session) *session {
+			next := old.clone().signedIn(p)
+			next.ObtainedAt, next.LifetimeSeconds = time.Now(), in.Tokens.Lifetime.Seconds()
+			return next
+		})
+		if err != nil {
+			// The next refresh settles it by the token that the store holds.
+			s.warn("the login of %s is saved, but its session file still calls it pending: %v", target, err)
+		}
+		return nil
+	})
+}
+
+func notSaved(target string, err error) error {
+	if kindOf(err) != nil {
+		return err
+	}
+	return failing(ErrNotSaved, []error{err}, "the login of %s could not be saved (%v): make the store writable and sign in again", target, err)
+}
+
+// SetStatic stores a static token for the target.
+func (s *Store) SetStatic(ctx context.Context, target string, token secret.Secret) error {
+	return s.change(ctx, target, true, func(f *files, lock *lockfile.Lock) error {
+		if err := f.replaceStore(ctx, lock, nil, withRecord(target, Record{Kind: KindStatic, Token: token})); err != nil {
+			return err
+		}
+		return f.replaceSession(ctx, lock, nil, target, func(old *session) *session {
+			if old == nil {
+				return nil
+			}
+			return &session{Version: sessionVersion, LoginID: rand.Text(), Unknown: old.Unknown}
+		})
+	})
+}
+
+func withRecord(target string, r Record) func(*snapshot) *document {
+	return func(now *snapshot) *document {
+		old, _ := now.doc.get(target)
+		doc := now.doc.clone()
+		doc.set(target, r.write(old))
+		return doc
+	}
+}
+
+// Remove removes what is stored for the target. An exchange that is under way
+// does not bring it back. With nothing stored it is [ErrNoCredential].
+func (s *Store) Remove(ctx context.Context, target string) error {
+	return s.change(ctx, target, true, func(f *files, lock *lockfile.Lock) error {
+		found := false
+		err := f.replaceStore(ctx, lock, nil, func(now *snapshot) *document {
+			if _, found = now.doc.get(target); !found {
+				return nil
+			}
+			doc := now.doc.clone()
+			doc.remove(target)
+			return doc
+		})
+		if err != nil {
+			return err
+		}
+		s.sessions.Delete(target)
+		err = f.sessions.Remove(target + ".json")
+		switch {
+		case err == nil:
+			err = f.sessions.Sync()
+		case errors.Is(err, fs.ErrNotExist):
+			err = nil
+		}
+		if err == nil && !found {
+			return noCredential(target)
+		}
+		return err
+	})
+}
+
+// change runs f under the store lock, with everything it needs open.
+func (s *Store) change(ctx context.Context, target string, patient bool, f func(*files, *lockfile.Lock) error) error {
+	if !ValidName(target) {
+		return failing(ErrName, nil, "%.80q is no target name: use letters, digits, '.', '_' and '-', up to 64, starting with a letter or digit", target)
+	}
+	files, err := s.openFiles()
+	if err != nil {
+		return err
+	}
+	defer files.close()
+	unstage := s.stage("waiting for the store lock")
+	lock, err := files.lockStore(ctx, false, lockfile.Request{Brief: true, Patient: patient})
+	unstage()
+	if err != nil {
+		return s.changeError(err)
+	}
+	defer s.release(lock)
+	files.removeOldTemps(target)
+	return s.changeError(f(files, lock))
+}
+
+// Entry is what [Store.List] tells of a target, without any secret.
+type Entry struct {
+	Target        string
+	Usable        bool // the name is one of ours and the record is understood
+	Kind          Kind
+	URL           string
+	Issuer        string
+	Subject       string
+	Email         string
+	Scope         []string
+	ExpiresAt     time.Time // of the access token; zero if unknown
+	Refreshable   bool
+	LoginRequired bool
+	NotBefore     time.Time // nobody refreshes before; zero if that is past
+	LastOutcome   *Outcome
+	Override      bool  // the environment sets this target's token
+	Err           error // the session file cannot be read
+}
+
+// List tells what is stored, sorted by name. It takes no lock and asks no
+// server.
+func (s *Store) List() ([]Entry, error) {
+	v, err := s.readNow()
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]Entry, 0, len(v.doc.members))
+	for _, m := range v.doc.members {
+		entries = append(entries, s.entry(m.name, v.records[m.name]))
+	}
+	slices.SortFunc(entries, func(a, b Entry) int {
+		if a.Target < b.Target {
+			return -1
+		}
+		return 1
+	})
+	return entries, nil
+}
+
+func (s *Store) entry(name string, r Record) Entry {
+	e := Entry{Target: name, Kind: r.Kind, ExpiresAt: r.ExpiresAt, Refreshable: !r.RefreshToken.Empty()}
+	if !ValidName(name) {
+		return e
+	}
+	e.Usable = r.Kind != KindUnknown
+	if _, set := lookupOverride(name); set {
+		e.Override = true
+	}
+	session, err := s.readSession(name, true)
+	if err != nil {
+		e.Err = err
+		return e
+	}
+	if session = session.settled(r); session == nil {
+		return e
+	}
+	e.URL, e.LastOutcome = session.URL, session.LastOutcome
+	if session.Pin != nil {
+		e.Issuer, e.Subject, e.Email, e.Scope = session.Pin.Issuer, session.Pin.Subject, session.Pin.Email, session.Pin.Scope
+	}
+	loginRequired, notBefore, _ := session.about(r.RefreshToken)
+	e.LoginRequired = r.Kind == KindOIDC && loginRequired != ""
+	if time.Now().Before(notBefore) && time.Until(notBefore) <= maxNotBefore {
+		e.NotBefore = notBefore
+	}
+	return e
+}

@@ -1,0 +1,114 @@
+package credstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/spendonce/spendonce/internal/secret"
+	"github.com/spendonce/spendonce/lockfile"
+)
+
+// commit saves what came back for sent, by compare-and-swap on it. The
+// caller gets its token in any case.
+func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (Token, bool, error) {
+	next := v.record
+	next.AccessToken, next.ExpiresAt, next.Org = tokens.AccessToken, tokens.ExpiresAt, tokens.Org
+	if !tokens.RefreshToken.Empty() {
+		next.RefreshToken = tokens.RefreshToken
+	}
+	token, err := h.src.meets(Token{AccessToken: next.AccessToken, ExpiresAt: next.ExpiresAt, Kind: KindOIDC}, time.Now(), h.req)
+
+	_ = h.targetLock.Step() // only waiters look at it
+	unstage := h.store.stage("saving the new token of %s", v.target)
+	defer unstage()
+	saveErr := h.save(v, d, sent, next, tokens)
+	if saveErr != nil && !errors.Is(saveErr, lockfile.ErrNotObtained) { // the lock has been waited for once
+		h.storeTemp.Discard()
+		saveErr = h.save(v, d, sent, next, tokens)
+	}
+	if saveErr != nil {
+		spent := lockfile.Mark{State: lockfile.MarkSpent, Fingerprint: sent.Fingerprint(), At: time.Now()}
+		if markErr := h.targetLock.SetMark(spent); markErr != nil {
+			h.store.warn("that the refresh token of %s is spent could not be recorded either: %v", v.target, markErr)
+		}
+		token.AccessToken = next.AccessToken
+		return token, false, failing(ErrNotSaved, []error{saveErr},
+			"the token of %s was refreshed but not saved (%v): this token is valid, but the session is lost; sign in again with 'spendonce login %s' once the store can be written", v.target, saveErr, v.target)
+	}
+	_ = h.targetLock.SetMark(lockfile.Mark{}) // words messages only
+	return token, false, err
+}
+
+// save is one attempt under the store lock, which is waited for with a
+// received token in hand.
+func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens Tokens) error {
+	ctx := context.WithoutCancel(h.ctx)
+	return h.withStoreLock(ctx, lockfile.Request{Brief: true, Patient: true}, func(lock *lockfile.Lock) error {
+		newer, there := false, false
+		err := h.files.replaceStore(ctx, lock, h.storeTemp, func(now *snapshot) *document {
+			r, ok := now.record(v.target)
+			there = ok && sameCredential(r, next)
+			newer = !there && !(ok && r.Kind == KindOIDC && r.RefreshToken.Equal(sent))
+			if there || newer {
+				// An attempt that was reported failed went through; or the
+				// target was logged out, signed in anew or refreshed
+				// elsewhere, and that stays.
+				return nil
+			}
+			old, _ := now.doc.get(v.target)
+			doc := now.doc.clone()
+			doc.set(v.target, next.write(old))
+			return doc
+		})
+		if err == nil && there {
+			err = h.files.dir.Sync()
+		}
+		if err != nil || newer {
+			return err
+		}
+		// The tokens are safe. What the session file knows beyond them is
+		// worth a warning, not the session.
+		err = h.files.replaceSession(ctx, lock, h.sessionTemp, v.target, func(old *session) *session {
+			return h.refreshed(old.settled(next), d, sent, next, tokens)
+		})
+		if err != nil {
+			h.store.warn("the session file of %s could not be written after the refresh: %v", v.target, err)
+		}
+		return nil
+	})
+}
+
+// refreshed is the session after a success.
+func (h *hold) refreshed(old *session, d decision, sent secret.Secret, next Record, tokens Tokens) *session {
+	now := time.Now()
+	s := old.clone()
+	s.RefreshToken = next.RefreshToken.Fingerprint()
+	s.LoginRequired, s.NotBefore, s.Failures = "", time.Time{}, 0
+	s.ObtainedAt, s.LifetimeSeconds = now, tokens.Lifetime.Seconds()
+	if s.Pin == nil { // pinned on first use
+		pin := h.pin
+		s.Pin = &pin
+		if s.URL == "" {
+			s.URL = h.src.configuredURL()
+		}
+	}
+	if len(tokens.Scope) > 0 {
+		s.Pin.Scope = tokens.Scope
+	}
+	s.noteForced(d.forced, now, h.store.cfg.ForcedWindow)
+	s.LastOutcome = &Outcome{ID: rand.Text(), Time: now, RefreshToken: sent.Fingerprint(), Class: ClassSuccess, ServerDate: tokens.ServerDate}
+	return s
+}
+
+func (src *Source) configuredURL() string {
+	if src.cfg.Settings == nil {
+		return ""
+	}
+	set, err := src.cfg.Settings()
+	if err != nil {
+		return ""
+	}
+	return set.URL
+}

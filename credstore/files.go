@@ -1,0 +1,215 @@
+package credstore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/spendonce/spendonce/internal/durable"
+	"github.com/spendonce/spendonce/lockfile"
+)
+
+// files are the directories that a change needs, held by descriptor.
+type files struct {
+	store                       *Store
+	at                          place
+	state, locks, sessions, dir *durable.Dir // dir: where the store file really is
+}
+
+// openFiles makes what is missing and opens it. Its errors are ErrUnsafe or
+// ErrNotWritable.
+func (s *Store) openFiles() (*files, error) {
+	at, err := s.locate()
+	if err != nil {
+		return nil, err
+	}
+	f := &files{store: s, at: at}
+	open := func(dir **durable.Dir, path string) {
+		if err == nil {
+			*dir, err = s.cfg.Disk.MakeDir(path)
+		}
+	}
+	open(&f.state, s.cfg.Dir)
+	open(&f.locks, filepath.Join(s.cfg.Dir, locksDir))
+	open(&f.sessions, filepath.Join(s.cfg.Dir, sessionsDir))
+	if at.linked {
+		if err == nil {
+			f.dir, err = s.cfg.Disk.OpenDir(at.path)
+		}
+	} else {
+		open(&f.dir, at.path)
+	}
+	if err != nil {
+		f.close()
+		return nil, s.changeError(err)
+	}
+	return f, nil
+}
+
+func (f *files) close() {
+	for _, d := range []*durable.Dir{f.state, f.locks, f.sessions, f.dir} {
+		d.Close()
+	}
+}
+
+// changeError gives an error on the way to a change its kind.
+func (s *Store) changeError(err error) error {
+	var held *lockfile.HeldError
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.As(err, &held):
+		return failing(ErrLocked, []error{err}, "%v", err)
+	case errors.Is(err, lockfile.ErrNotObtained):
+		return failing(ErrLocked, []error{err}, "%v: look at it and move it aside", err)
+	case errors.Is(err, durable.ErrUnsafe), errors.Is(err, durable.ErrNotRegular), errors.Is(err, durable.ErrTooLarge):
+		return failing(ErrUnsafe, []error{err}, "%v", err)
+	case kindOf(err) != nil:
+		return err
+	default:
+		return failing(ErrNotWritable, []error{err}, "the store is not writable, so nothing was changed and no refresh was attempted: %v", err)
+	}
+}
+
+// kindOf reports whether err already has a sentence of its own.
+func kindOf(err error) *fault {
+	var f *fault
+	if errors.As(err, &f) {
+		return f
+	}
+	return nil
+}
+
+func (s *Store) lockConfig() lockfile.Config {
+	return lockfile.Config{StaleAfter: s.cfg.StaleAfter, Hold: s.cfg.Hold}
+}
+
+// lockStore takes the store lock. nested says that another lock is held, so
+// that the program already defers what a holder must not be disturbed by.
+func (f *files) lockStore(ctx context.Context, nested bool, req lockfile.Request) (*lockfile.Lock, error) {
+	cfg := f.store.lockConfig()
+	if nested {
+		cfg.Hold = nil
+	}
+	req.Dir, req.Name = f.dir, f.at.base+".lock"
+	return lockfile.Acquire(ctx, cfg, req)
+}
+
+func (f *files) lockTarget(ctx context.Context, target string, until func() bool) (*lockfile.Lock, error) {
+	return lockfile.Acquire(ctx, f.store.lockConfig(), lockfile.Request{Dir: f.locks, Name: target + ".lock", Until: until})
+}
+
+// release gives a lock up. That its file could not be removed is no error of
+// the call: the next process finds a marked file whose maker has let go.
+func (s *Store) release(lock *lockfile.Lock) {
+	if err := lock.Release(); err != nil {
+		s.warn("a lock could not be removed (%v); the next process recovers it", err)
+	}
+}
+
+// removeOldTemps sweeps what crashed writers left; the store lock is held.
+func (f *files) removeOldTemps(target string) {
+	now, age := time.Now(), 2*f.store.cfg.StaleAfter
+	// Best effort: what stays is found by the next one.
+	_ = f.dir.RemoveOldTemps(f.at.base, now, age)
+	_ = f.sessions.RemoveOldTemps(target+".json", now, age)
+}
+
+// replaceStore re-reads the store, lets change build the next version and
+// puts it in place, under the store lock. change returns nil to leave
+// everything as it is. Right before the rename the lock file must still be
+// ours and the store still the one that was read; else it starts again,
+// guard kept. temp may be nil.
+func (f *files) replaceStore(ctx context.Context, lock *lockfile.Lock, temp *durable.Temp, change func(*snapshot) *document) error {
+	for range 10 {
+		v, err := f.store.readIn(f.dir, f.at.base)
+		if err != nil {
+			return err
+		}
+		doc := change(v)
+		if doc == nil {
+			return nil
+		}
+		b, err := doc.encode()
+		if err != nil {
+			return err
+		}
+		if !temp.Intact() {
+			if temp, err = f.dir.Prepare(f.at.base, 0); err != nil {
+				return err
+			}
+			defer temp.Discard() //nolint:gocritic // at most a few, and harmless once published
+		}
+		if err := temp.Fill(b); err != nil {
+			return err
+		}
+		again, err := f.recheck(ctx, lock, v)
+		if again {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		f.store.cache.Store(nil)
+		return temp.Publish()
+	}
+	return failing(ErrLocked, nil, "the store lock beside %s is broken by another program again and again", f.dir.Join(f.at.base))
+}
+
+// recheck says whether the ground has moved since the store was read.
+func (f *files) recheck(ctx context.Context, lock *lockfile.Lock, v *snapshot) (again bool, err error) {
+	if err := lock.Check(); errors.Is(err, lockfile.ErrLost) {
+		return true, lock.Again(ctx)
+	} else if err != nil {
+		return false, err
+	}
+	id, err := f.dir.Stat(f.at.base)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return v.exists, nil
+	case err != nil:
+		return false, err
+	}
+	return !v.exists || id != v.id, nil
+}
+
+// replaceSession re-reads the target's session file and replaces it, under
+// the store lock. change returns nil to leave it as it is. temp may be nil.
+func (f *files) replaceSession(ctx context.Context, lock *lockfile.Lock, temp *durable.Temp, target string, change func(*session) *session) error {
+	for range 10 {
+		old, err := f.store.readSession(target, false)
+		if err != nil {
+			return err
+		}
+		next := change(old)
+		if next == nil {
+			return nil
+		}
+		b, err := next.encode()
+		if err != nil {
+			return err
+		}
+		if !temp.Intact() {
+			if temp, err = f.sessions.Prepare(target+".json", 0); err != nil {
+				return err
+			}
+			defer temp.Discard() //nolint:gocritic // as above
+		}
+		if err := temp.Fill(b); err != nil {
+			return err
+		}
+		if err := lock.Check(); errors.Is(err, lockfile.ErrLost) {
+			if err := lock.Again(ctx); err != nil {
+				return err
+			}
+			continue
+		} else if err != nil {
+			return err
+		}
+		f.store.sessions.Delete(target)
+		return temp.Publish()
+	}
+	return failing(ErrLocked, nil, "the store lock beside %s is broken by another program again and again", f.dir.Join(f.at.base))
+}

@@ -1,0 +1,355 @@
+package credstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/spendonce/spendonce/internal/durable"
+	"github.com/spendonce/spendonce/internal/secret"
+	"github.com/spendonce/spendonce/lockfile"
+)
+
+// hold is one attempt to refresh a target: locks, the decision under them,
+// and at most two sends.
+type hold struct {
+	src      *Source
+	store    *Store
+	ctx      context.Context //nolint:containedctx // the caller's, for waits only: what is spent is not bound to it
+	first    view
+	req      Request
+	fallback bool // the stored token is valid: do not wait for a lock
+
+	files       *files
+	pin         Pin
+	scope       Scope
+	targetLock  *lockfile.Lock
+	storeLock   *lockfile.Lock // held throughout in ScopeStore, else only for the commit
+	storeTemp   *durable.Temp
+	sessionTemp *durable.Temp
+	unanswered  bool // a send of this token may have been processed without our learning it
+}
+
+// run returns a token, or asks the caller to look again, or fails.
+func (h *hold) run() (t Token, again bool, err error) {
+	if _, h.scope, err = h.src.settings(h.first); err != nil {
+		return Token{}, false, err
+	}
+	if h.files, err = h.store.openFiles(); err != nil {
+		return Token{}, false, err
+	}
+	defer h.files.close()
+	if h.files.at.linked {
+		h.scope = ScopeStore // whoever else links to that file does not share our target locks
+	}
+	const tries = 2
+	for try := 1; ; try++ {
+		t, again, err = h.once()
+		if !errors.Is(err, lockfile.ErrLost) || try == tries {
+			break
+		}
+	}
+	switch {
+	case errors.Is(err, lockfile.ErrStopped):
+		return Token{}, true, nil
+	case errors.Is(err, lockfile.ErrLost):
+		err = failing(ErrLocked, []error{err}, "the lock of %s was broken by another program before the refresh began, so nothing was sent: try again", h.src.cfg.Target)
+	}
+	return t, again, h.store.changeError(err)
+}
+
+// once is one hold of the locks.
+func (h *hold) once() (t Token, again bool, err error) {
+	target := h.src.cfg.Target
+	unstage := h.store.stage("waiting for another process that refreshes %s", target)
+	h.targetLock, err = h.files.lockTarget(h.ctx, target, h.enough)
+	unstage()
+	if err != nil {
+		return Token{}, false, err
+	}
+	defer h.release(&h.targetLock)
+	if h.scope == ScopeStore || !h.targetLock.Guarded() {
+		h.scope = ScopeStore
+		unstage := h.store.stage("waiting for the store lock")
+		h.storeLock, err = h.files.lockStore(h.ctx, true, lockfile.Request{Until: h.enough})
+		unstage()
+		if err != nil {
+			return Token{}, false, err
+		}
+	}
+	defer h.release(&h.storeLock)
+
+	v, err := h.viewUnderLock()
+	if err != nil {
+		return Token{}, false, err
+	}
+	if d := h.store.decide(v, h.req); d.action == serve {
+		return v.token(), false, nil
+	} else if t, err, ok := h.src.taken(h.first, v, h.req); ok {
+		return t, false, err
+	} else if d.action == refuse {
+		t, err := h.src.standIn(v, d)
+		return t, false, err
+	} else {
+		return h.spend(v, d)
+	}
+}
+
+// enough ends a wait: there is a valid token, or what is wanted is decided
+// without the lock.
+func (h *hold) enough() bool {
+	if h.fallback {
+		return true
+	}
+	v, err := h.src.view(lookAt{session: true})
+	if err != nil {
+		return true
+	}
+	if h.store.decide(v, h.req).action != refresh {
+		return true
+	}
+	_, _, ok := h.src.taken(h.first, v, h.req)
+	return ok
+}
+
+func (h *hold) release(lock **lockfile.Lock) {
+	if *lock != nil {
+		h.store.release(*lock)
+		*lock = nil
+	}
+}
+
+// viewUnderLock reads the bytes of both files, settling a login that was cut
+// short between them.
+func (h *hold) viewUnderLock() (view, error) {
+	look := lookAt{bytes: true, session: true}
+	v, err := h.src.view(look)
+	if err != nil {
+		return view{}, err
+	}
+	raw, err := h.store.readSession(h.src.cfg.Target, false)
+	if err != nil {
+		return view{}, err
+	}
+	if raw != nil && raw.Pending != nil {
+		err := h.withStoreLock(h.ctx, lockfile.Request{Brief: true}, func(lock *lockfile.Lock) error {
+			now, err := h.store.readNow()
+			if err != nil {
+				return err
+			}
+			r, _ := now.record(h.src.cfg.Target)
+			return h.files.replaceSession(h.ctx, lock, nil, h.src.cfg.Target, func(old *session) *session {
+				if old == nil || old.Pending == nil {
+					return nil
+				}
+				return old.settled(r)
+			})
+		})
+		if err != nil {
+			return view{}, err
+		}
+		if v, err = h.src.view(look); err != nil {
+			return view{}, err
+		}
+	}
+	v.mark = h.targetLock.Mark()
+	return v, nil
+}
+
+// withStoreLock runs f under the store lock, taking it if this hold does not
+// have it anyway.
+func (h *hold) withStoreLock(ctx context.Context, req lockfile.Request, f func(*lockfile.Lock) error) error {
+	if h.storeLock != nil {
+		return f(h.storeLock)
+	}
+	lock, err := h.files.lockStore(ctx, true, req)
+	if err != nil {
+		return err
+	}
+	defer h.store.release(lock)
+	return f(lock)
+}
+
+// spend is section 4 of docs/locking.md.
+func (h *hold) spend(v view, d decision) (Token, bool, error) {
+	var err error
+	if h.pin, _, err = h.src.settings(v); err != nil {
+		return Token{}, false, err
+	}
+	defer func() {
+		h.storeTemp.Discard()
+		h.sessionTemp.Discard()
+	}()
+	if err := h.proveCommit(); err != nil {
+		return Token{}, false, err
+	}
+	if err := h.store.beginSpending(h.ctx); err != nil {
+		return Token{}, false, err
+	}
+	defer h.store.endSpending()
+
+	// What a dead sender left says that this token may be spent already.
+	sent := v.record.RefreshToken
+	h.unanswered = v.mark.State == lockfile.MarkSent && v.mark.Fingerprint == sent.Fingerprint()
+	if err := h.targetLock.SetMark(lockfile.Mark{State: lockfile.MarkSent, Fingerprint: sent.Fingerprint(), At: time.Now()}); err != nil {
+		return Token{}, false, err
+	}
+	if again, err := h.recheck(v); err != nil || again {
+		_ = h.targetLock.SetMark(v.mark)
+		return Token{}, again, err
+	}
+
+	// The caller's context ends its wait, not this.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), h.store.cfg.StaleAfter/2)
+	defer cancel()
+	unstage := h.store.stage("refreshing %s", v.target)
+	tokens, err := h.send(ctx, sent)
+	unstage()
+	if err != nil {
+		return h.fail(v, d, sent, err)
+	}
+	for _, w := range tokens.Warnings {
+		h.store.warn("%s: %s", v.target, w)
+	}
+	return h.commit(v, d, sent, tokens)
+}
+
+// proveCommit shows that what comes back can be saved, before anything is
+// sent: room in the final directories, and the store lock to be had.
+func (h *hold) proveCommit() error {
+	target := h.src.cfg.Target
+	size := func(dir *durable.Dir, name string) int64 {
+		id, err := dir.Stat(name)
+		if err != nil {
+			return h.store.cfg.Margin
+		}
+		return id.Size + h.store.cfg.Margin
+	}
+	var err error
+	if h.storeTemp, err = h.files.dir.Prepare(h.files.at.base, size(h.files.dir, h.files.at.base)); err != nil {
+		return err
+	}
+	if h.sessionTemp, err = h.files.sessions.Prepare(target+".json", size(h.files.sessions, target+".json")); err != nil {
+		return err
+	}
+	unstage := h.store.stage("waiting for the store lock")
+	defer unstage()
+	return h.withStoreLock(h.ctx, lockfile.Request{Brief: true}, func(*lockfile.Lock) error {
+		h.files.removeOldTemps(target)
+		return nil
+	})
+}
+
+// recheck is the last look before the send. again: the record has changed,
+// nothing is sent.
+func (h *hold) recheck(v view) (again bool, err error) {
+	if err := h.targetLock.Check(); err != nil {
+		return false, err
+	}
+	if h.storeLock != nil {
+		if err := h.storeLock.Check(); err != nil {
+			return false, err
+		}
+	}
+	now, err := h.store.readNow()
+	if err != nil {
+		return false, err
+	}
+	r, ok := now.record(v.target)
+	return !ok || !sameCredential(r, v.record), nil
+}
+
+func sameCredential(a, b Record) bool {
+	return a.Kind == b.Kind && a.RefreshToken.Equal(b.RefreshToken) && a.AccessToken.Equal(b.AccessToken)
+}
+
+// send sends the token once, and a second time only where the first send
+// surely left no answer to lose: see rule 8.
+func (h *hold) send(ctx context.Context, sent secret.Secret) (Tokens, error) {
+	g := Grant{Pin: h.pin, RefreshToken: sent, Resource: h.pin.Resource}
+	tokens, err := h.src.cfg.Exchange(ctx, g)
+	var f *Failure
+	if !errors.As(err, &f) {
+		return tokens, err
+	}
+	switch {
+	case f.Broken && ctx.Err() == nil:
+		h.unanswered = h.unanswered || !f.Unprocessed
+	case f.Class == ClassRequest && f.Code == "invalid_target" && g.Resource != "":
+		g.Resource = ""
+	default:
+		return tokens, err
+	}
+	_ = h.targetLock.Step() // only waiters look at it
+	return h.src.cfg.Exchange(ctx, g)
+}
+
+// fail records how the exchange ended and words it.
+func (h *hold) fail(v view, d decision, sent secret.Secret, err error) (Token, bool, error) {
+	f := &Failure{Class: ClassTemporary, Text: "the exchange failed"}
+	if !errors.As(err, &f) {
+		f = &Failure{Class: ClassTemporary, Text: err.Error()}
+	}
+	now := time.Now()
+	_, _, failures := v.session.about(sent)
+	o := &Outcome{
+		ID: rand.Text(), Time: now, RefreshToken: sent.Fingerprint(), Class: f.Class, Status: f.Status, Code: f.Code, Text: f.Text,
+		ServerDate: f.ServerDate, Unknown: f.Class == ClassRefused && h.unanswered,
+	}
+	notBefore := backoff(now, failures+1, f.RetryAfter, mathrand.N[time.Duration])
+	if f.Class == ClassRefused || f.Unprocessed || f.Class == ClassClientDead || f.Class == ClassRequest {
+		_ = h.targetLock.SetMark(lockfile.Mark{}) // words messages only
+	}
+
+	changed := false
+	// Everybody who waits wants this result: do not hold it back for long.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), max(h.store.cfg.StaleAfter/30, time.Second))
+	defer cancel()
+	saveErr := h.withStoreLock(ctx, lockfile.Request{Brief: true}, func(lock *lockfile.Lock) error {
+		snap, err := h.store.readNow()
+		if err != nil {
+			return err
+		}
+		r, ok := snap.record(v.target)
+		if !ok || !r.RefreshToken.Equal(sent) {
+			changed = true // the answer spoke of a token that is no longer stored
+			return nil
+		}
+		return h.files.replaceSession(ctx, lock, h.sessionTemp, v.target, func(old *session) *session {
+			next := old.settled(r).clone()
+			next.RefreshToken, next.LastOutcome = sent.Fingerprint(), o
+			next.NotBefore, next.Failures = notBefore, failures+1
+			if f.Class == ClassRefused {
+				next.LoginRequired = refusedOutcome
+				if o.Unknown {
+					next.LoginRequired = unknownOutcome
+				}
+			}
+			next.noteForced(d.forced, now, h.store.cfg.ForcedWindow)
+			return next
+		})
+	})
+	if saveErr != nil {
+		h.store.warn("the outcome of the refresh of %s could not be recorded: %v", v.target, saveErr)
+	}
+	if changed {
+		return Token{}, true, nil
+	}
+	t, err := h.src.standIn(v, decision{fallback: d.fallback, err: outcomeError(v.target, o, notBefore)})
+	return t, false, err
+}
+
+func (s *session) noteForced(forced bool, now time.Time, window time.Duration) {
+	kept := s.Forced[:0]
+	for _, at := range s.Forced {
+		if since := now.Sub(at); since >= 0 && since < window {
+			kept = append(kept, at)
+		}
+	}
+	s.Forced = kept
+	if forced {
+		s.Forced = append(s.Forced, now)
+	}
+}
