@@ -11,6 +11,7 @@ import (
 	"github.com/spendonce/spendonce/tests/real/fositeserver"
 	"github.com/spendonce/spendonce/tests/real/person"
 	"github.com/spendonce/spendonce/tests/real/wiretap"
+	"github.com/spendonce/spendonce/tests/real/zitadelserver"
 )
 
 // server is an authorization server under which the program is judged.
@@ -44,6 +45,7 @@ type judge struct {
 
 var judges = []judge{
 	{name: "fosite", start: startFosite, revokesFamily: true, asksConsent: true},
+	{name: "zitadel", start: startZitadel},
 }
 
 func startFosite(t *testing.T) server {
@@ -52,6 +54,13 @@ func startFosite(t *testing.T) server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func startZitadel(t *testing.T) server {
+	t.Helper()
+	s := zitadelserver.Start(zitadelserver.Config{})
 	t.Cleanup(s.Close)
 	return s
 }

@@ -3,7 +3,7 @@
 //
 // It knows no server. It goes from page to page by what the HTML says, so the
 // same person signs in at any authorization server whose pages work without
-// scripts.
+// scripts, or with the one that makes a button a link.
 package person
 
 import (
@@ -89,8 +89,17 @@ func (p Person) walk(ctx context.Context, address string, arrived func(*url.URL)
 			return page, nil
 		}
 		form, err := findForm(page.Body)
-		if errors.Is(err, errNoForm) && arrived == nil {
-			return page, nil
+		if errors.Is(err, errNoForm) {
+			links, parseErr := findLinkButtons(page.Body)
+			if parseErr == nil && len(links) > 0 {
+				if request, err = follow(ctx, page.URL, choose(links, p.Deny)); err != nil {
+					return page, err
+				}
+				continue
+			}
+			if arrived == nil {
+				return page, nil
+			}
 		}
 		if err != nil {
 			return page, fmt.Errorf("page at %s with status %d: %w", page.URL.Redacted(), page.Status, err)
@@ -124,7 +133,13 @@ type form struct {
 	action  string
 	fields  url.Values          // what the page filled in itself
 	asked   map[string]bool     // inputs that are for the person
-	buttons map[string][]string // named submit buttons and their values
+	buttons map[string][]button // named submit buttons
+}
+
+// button has what a person reads on it, and what comes of pressing it.
+type button struct {
+	label string
+	value string
 }
 
 func (f form) asks(name string) bool { return f.asked[name] }
@@ -143,14 +158,7 @@ func (f form) fill(ctx context.Context, page *url.URL, username, password string
 		values.Set("password", password)
 	}
 	for name, offered := range f.buttons {
-		choice := offered[0]
-		for _, value := range offered {
-			if isRefusal(value) == deny {
-				choice = value
-				break
-			}
-		}
-		values.Set(name, choice)
+		values.Set(name, choose(offered, deny))
 	}
 	target, err := page.Parse(f.action)
 	if err != nil {
@@ -168,8 +176,54 @@ func (f form) fill(ctx context.Context, page *url.URL, username, password string
 	return request, nil
 }
 
-func isRefusal(value string) bool {
-	return strings.HasPrefix(value, "den") || strings.HasPrefix(value, "cancel")
+// choose gives the value of the button that says what the person wants; of the
+// first one where none does.
+func choose(offered []button, deny bool) string {
+	for _, b := range offered {
+		label := strings.ToLower(b.label)
+		if refusal := strings.HasPrefix(label, "den") || strings.HasPrefix(label, "cancel"); refusal == deny {
+			return b.value
+		}
+	}
+	return offered[0].value
+}
+
+func follow(ctx context.Context, page *url.URL, link string) (*http.Request, error) {
+	target, err := page.Parse(link)
+	if err != nil {
+		return nil, fmt.Errorf("link %q: %w", link, err)
+	}
+	return http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+}
+
+// findLinkButtons reads buttons outside of any form that a script makes links.
+func findLinkButtons(page string) ([]button, error) {
+	root, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		return nil, err
+	}
+	var found []button
+	for n := range root.Descendants() {
+		if n.Type != html.ElementNode || n.Data != "button" {
+			continue
+		}
+		link, ok := strings.CutPrefix(attribute(n, "onclick"), "location.href='")
+		if link, closed := strings.CutSuffix(link, "'"); ok && closed {
+			found = append(found, button{label: text(n), value: link})
+		}
+	}
+	return found, nil
+}
+
+// text is what a person reads in an element.
+func text(n *html.Node) string {
+	var b strings.Builder
+	for child := range n.Descendants() {
+		if child.Type == html.TextNode {
+			b.WriteString(child.Data)
+		}
+	}
+	return strings.TrimSpace(b.String())
 }
 
 // findForm reads the first form of a page.
@@ -192,7 +246,7 @@ func readForm(n *html.Node) form {
 		action:  attribute(n, "action"),
 		fields:  url.Values{},
 		asked:   map[string]bool{},
-		buttons: map[string][]string{},
+		buttons: map[string][]button{},
 	}
 	for child := range n.Descendants() {
 		name := attribute(child, "name")
@@ -200,8 +254,11 @@ func readForm(n *html.Node) form {
 			continue
 		}
 		switch kind := attribute(child, "type"); {
-		case child.Data == "button", child.Data == "input" && kind == "submit":
-			f.buttons[name] = append(f.buttons[name], attribute(child, "value"))
+		case child.Data == "button":
+			f.buttons[name] = append(f.buttons[name], button{label: text(child), value: attribute(child, "value")})
+		case child.Data == "input" && kind == "submit":
+			value := attribute(child, "value")
+			f.buttons[name] = append(f.buttons[name], button{label: value, value: value})
 		case child.Data == "input" && kind == "hidden":
 			f.fields.Add(name, attribute(child, "value"))
 		case child.Data == "input":

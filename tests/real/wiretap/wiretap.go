@@ -24,7 +24,7 @@ type Entry struct {
 	Path   string
 	Grant  string // grant_type of a token request, else empty
 	Status int    // 0 while the answer is outstanding
-	Error  string // error member of a token answer
+	Error  string // error member of an answer in JSON
 }
 
 // Tap is the handler in front of the server. Use New.
@@ -32,11 +32,10 @@ type Tap struct {
 	tokenPath string
 	next      http.Handler
 
-	// serial is held while the server handles one token request. The stores
-	// that both servers ship look a refresh token up and retire it in two
-	// separate steps, so two truly simultaneous uses of one token would both
-	// succeed, and the second use would go unnoticed. One at a time, every
-	// second use is a use of a retired token.
+	// serial is held while the server handles one POST. The stores that the
+	// servers ship look a refresh token up and retire it in two separate steps,
+	// so two truly simultaneous uses of one token would both succeed and go
+	// unnoticed. One at a time, every second use is a use of a retired token.
 	serial sync.Mutex
 
 	mu      sync.Mutex
@@ -132,19 +131,11 @@ func (t *Tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t.mu.Unlock()
 
 	answer := &answer{header: http.Header{}}
-	if isToken {
-		t.serial.Lock()
-		t.next.ServeHTTP(answer, r)
-		t.serial.Unlock()
-	} else {
-		t.next.ServeHTTP(answer, r)
-	}
+	t.handle(answer, r)
 
 	t.mu.Lock()
 	entry.Status = answer.code()
-	if isToken {
-		entry.Error = t.noteAnswer(answer.body.Bytes())
-	}
+	entry.Error = t.noteAnswer(answer.body.Bytes())
 	if to, err := url.Parse(answer.header.Get("Location")); err == nil {
 		t.note(to.Query().Get("code"), "code")
 	}
@@ -171,6 +162,14 @@ func (t *Tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer.copyTo(w)
 }
 
+func (t *Tap) handle(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		t.serial.Lock()
+		defer t.serial.Unlock()
+	}
+	t.next.ServeHTTP(w, r)
+}
+
 func (t *Tap) noteForm(form url.Values) {
 	for _, name := range []string{"refresh_token", "code", "code_verifier", "client_secret", "device_code"} {
 		t.note(form.Get(name), name)
@@ -183,7 +182,7 @@ func (t *Tap) noteAnswer(body []byte) string {
 	if json.Unmarshal(body, &members) != nil {
 		return ""
 	}
-	for _, name := range []string{"access_token", "refresh_token", "id_token"} {
+	for _, name := range []string{"access_token", "refresh_token", "id_token", "device_code"} {
 		if value, ok := members[name].(string); ok {
 			t.note(value, name)
 		}
