@@ -16,7 +16,7 @@ const (
 	// drainCap is how long an answer that has begun may go on after the bound,
 	// in time that this process was running: a server that drips cannot hold
 	// us, and a second stop of the process does not lose the answer.
-	drainCap   = 5 * time.Second
+	drainCap   = 5 * time.Second // unless Requester.drain says otherwise
 	drainSlice = 250 * time.Millisecond
 )
 
@@ -26,6 +26,8 @@ var errBound = errors.New("the time allowed is over")
 // watch follows the one connection of an exchange. It carries the rule that
 // the bound is soft: after it, an answer that has begun to arrive is read.
 type watch struct {
+	drain time.Duration // how long an answer that has begun may go on after the bound
+
 	mu       sync.Mutex
 	conn     net.Conn // nil until dialled
 	ended    bool     // the bound has passed
@@ -152,7 +154,7 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 			if !c.begun() {
 				return 0, errBound
 			}
-			c.draining, c.budget = true, drainCap
+			c.draining, c.budget = true, c.watch.drain
 		}
 	}
 }

@@ -2,6 +2,7 @@ package oauthflow
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -26,6 +27,8 @@ type Requester struct {
 	// Proxy chooses the proxy of a URL; nil: that of the environment
 	// (HTTPS_PROXY, NO_PROXY). It is never asked about a loopback host.
 	Proxy func(*url.URL) (*url.URL, error)
+
+	drain time.Duration // 0: drainCap; tests shrink it
 }
 
 func (r *Requester) now() time.Time {
@@ -52,7 +55,7 @@ func (r *Requester) exchange(ctx context.Context, out outgoing) (Answer, *Error)
 	if err := ctx.Err(); err != nil {
 		return Answer{}, &Error{op: out.op, NotSent: true, cause: err, Text: "not sent: the time allowed was over before"}
 	}
-	w := &watch{}
+	w := &watch{drain: cmp.Or(r.drain, drainCap)}
 	transport := r.transport(ctx, w)
 	defer transport.CloseIdleConnections()
 

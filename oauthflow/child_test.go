@@ -1,0 +1,4 @@
+package oauthflow_test
+
+func refreshChild() error { return nil }
+func legsChild() error    { return nil }
