@@ -46,7 +46,7 @@ type LogEntry struct {
 	// Status is 0 while there is no answer and if there never was one.
 	Status int `json:"status"`
 	// Outcome is the OAuth error, "ok", or what kept the answer back
-	// ("abandoned", "dropped", "hung").
+	// ("abandoned", "lost", "dropped", "hung").
 	Outcome string `json:"outcome,omitempty"`
 }
 

@@ -29,39 +29,71 @@ type Person struct {
 // returns where the browser is sent then: the client's redirect URI with code
 // or error, which it does not open itself.
 func (p Person) Authorize(ctx context.Context, authorizationURL string) (*url.URL, error) {
-	if p.User == "" {
-		p.User, p.Password = DefaultUser, DefaultPassword
+	browser, err := p.browser()
+	if err != nil {
+		return nil, err
 	}
+	shown, callback, err := visit(ctx, browser, http.MethodGet, authorizationURL, nil)
+	if err != nil || callback != nil {
+		return callback, err
+	}
+	_, callback, err = p.fillIn(ctx, browser, authorizationURL, shown)
+	if err == nil && callback == nil {
+		err = ErrLoginRefused
+	}
+	return callback, err
+}
+
+// ApproveDevice opens the complete verification URI of a device (RFC 8628),
+// fills in the form and returns the page that follows.
+func (p Person) ApproveDevice(ctx context.Context, verificationURL string) (string, error) {
+	browser, err := p.browser()
+	if err != nil {
+		return "", err
+	}
+	shown, _, err := visit(ctx, browser, http.MethodGet, verificationURL, nil)
+	if err != nil {
+		return "", err
+	}
+	shown, _, err = p.fillIn(ctx, browser, verificationURL, shown)
+	if err == nil && strings.Contains(shown, "<form") {
+		err = ErrLoginRefused
+	}
+	return shown, err
+}
+
+func (p Person) browser() (*http.Client, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return nil, err
 	}
-	browser := &http.Client{Transport: p.Transport, Jar: jar,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	shown, callback, err := visit(ctx, browser, http.MethodGet, authorizationURL, nil)
-	if err != nil || callback != nil {
-		return callback, err
+	return &http.Client{Transport: p.Transport, Jar: jar,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
+}
+
+// fillIn sends the form that is shown at a URL.
+func (p Person) fillIn(ctx context.Context, browser *http.Client, at, shown string) (string, *url.URL, error) {
+	if p.User == "" {
+		p.User, p.Password = DefaultUser, DefaultPassword
 	}
 	form := url.Values{"username": {p.User}, "password": {p.Password}, "action": {"allow"}}
 	if p.Deny {
 		form.Set("action", "deny")
 	}
-	for _, hidden := range []string{"request", "csrf"} {
-		form.Set(hidden, attribute(shown, `name="`+hidden+`" value="`))
+	for _, name := range []string{"request", "csrf", "user_code"} {
+		if value := attribute(shown, `name="`+name+`" value="`); value != "" {
+			form.Set(name, value)
+		}
 	}
-	at, err := url.Parse(authorizationURL)
+	page, err := url.Parse(at)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	action, err := at.Parse(attribute(shown, `action="`))
+	action, err := page.Parse(attribute(shown, `action="`))
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	_, callback, err = visit(ctx, browser, http.MethodPost, action.String(), form)
-	if err == nil && callback == nil {
-		err = ErrLoginRefused
-	}
-	return callback, err
+	return visit(ctx, browser, http.MethodPost, action.String(), form)
 }
 
 // visit returns the page, or where it redirects to.

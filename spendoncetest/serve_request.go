@@ -71,31 +71,30 @@ func (s *TokenServer) handle(endpoint Endpoint, process func(*request) *response
 		defer s.leave()
 		q.read(w)
 		s.receive(q)
-		outcome := s.run(w, q, process)
-		s.mu.Lock()
-		q.entry.Outcome = outcome
-		s.mu.Unlock()
-		if outcome == "abandoned" || outcome == "lost" {
+		if !s.run(w, q, process) {
+			// Returning would make net/http answer 200.
 			panic(http.ErrAbortHandler)
 		}
 	}
 }
 
-// run takes the request from receipt to its answer and returns the outcome.
-func (s *TokenServer) run(w http.ResponseWriter, q *request, process func(*request) *response) string {
+// run takes the request from receipt to its answer, and reports whether the
+// connection has been dealt with.
+func (s *TokenServer) run(w http.ResponseWriter, q *request, process func(*request) *response) bool {
 	a := q.answer
 	var before, after time.Duration
 	if q.isToken() {
 		before, after = q.cfg.LatencyBefore, q.cfg.Latency
 	}
 	if !s.stand(q, Before, before) {
-		s.tally(func(c *Counters) { c.Abandoned++ })
-		return "abandoned"
+		s.settle(q, 0, "abandoned", func(c *Counters) { c.Abandoned++ })
+		return false
 	}
 	if a.Drop == Before {
 		s.wait(q, a.Delay)
+		s.settle(q, 0, "dropped", nil)
 		s.drop(w, a.Reset)
-		return "dropped"
+		return true
 	}
 	var resp *response
 	if a.processes() {
@@ -107,24 +106,34 @@ func (s *TokenServer) run(w http.ResponseWriter, q *request, process func(*reque
 	if resp != nil {
 		a.patch(q, resp)
 	}
+	lost := func(c *Counters) { c.AnswersLost++ }
 	if !s.stand(q, After, after+a.Delay) {
-		s.tally(func(c *Counters) { c.AnswersLost++ })
-		return "lost"
+		s.settle(q, 0, "lost", lost)
+		return false
 	}
 	switch {
 	case a.Drop == After:
-		s.tally(func(c *Counters) { c.AnswersLost++ })
+		s.settle(q, 0, "dropped", lost)
 		s.drop(w, a.Reset)
-		return "dropped"
+		return true
 	case a.Hang && (!a.Truncate || resp == nil):
+		s.settle(q, 0, "hung", nil)
 		s.wait(q, -1)
-		return "hung"
+		return false
 	}
-	s.mu.Lock()
-	q.entry.Status = resp.status
-	s.mu.Unlock()
+	s.settle(q, resp.status, resp.outcome, nil)
 	s.write(w, q, resp)
-	return resp.outcome
+	return true
+}
+
+// settle notes what becomes of the request, before its client can know.
+func (s *TokenServer) settle(q *request, status int, outcome string, count func(*Counters)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q.entry.Status, q.entry.Outcome = status, outcome
+	if count != nil {
+		s.update(count)
+	}
 }
 
 // enter counts the request as being served, unless the server is closed:

@@ -60,3 +60,8 @@ func SelfSigned() (*Identity, error) {
 		PEM:  pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 	}, nil
 }
+
+// Client is a TLS configuration that trusts the certificate and nothing else.
+func (id *Identity) Client() *tls.Config {
+	return &tls.Config{RootCAs: id.Pool, MinVersion: tls.VersionTLS12}
+}
