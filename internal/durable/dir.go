@@ -3,10 +3,11 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +22,7 @@ type Dir struct {
 }
 
 // MakeDir makes path and its missing parents with mode 0700, whatever the
-// umask, and opens it as [Disk.OpenDir] does.
+// umask, makes that durable, and opens path as [Disk.OpenDir] does.
 func (d Disk) MakeDir(path string) (*Dir, error) {
 	dir, err := d.OpenDir(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -35,12 +36,44 @@ func (d Disk) MakeDir(path string) (*Dir, error) {
 		missing = append(missing, p)
 	}
 	for i := len(missing) - 1; i >= 0; i-- {
-		err := d.step("mkdir", missing[i], func() error { return os.Mkdir(missing[i], 0o700) })
-		if err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := d.makeDir(missing[i]); err != nil {
 			return nil, pathError("making directory", missing[i], err)
 		}
 	}
 	return d.OpenDir(path)
+}
+
+// makeDir makes one directory and syncs its parent: a file that was made
+// durable in a directory which is lost with the power would be lost too.
+func (d Disk) makeDir(path string) error {
+	err := d.step("mkdir", path, func() error { return os.Mkdir(path, 0o700) })
+	switch {
+	case errors.Is(err, fs.ErrExist): // somebody else made it meanwhile
+	case err != nil:
+		return err
+	default:
+		// The umask may have taken our own bits too.
+		st, err := os.Lstat(path)
+		if err == nil && st.Mode().Perm()&0o700 != 0o700 {
+			err = d.step("chmod", path, func() error { return os.Chmod(path, 0o700) }) //nolint:gosec // a directory
+		}
+		if err != nil {
+			return err
+		}
+	}
+	parent := -1
+	err = ignoringEINTR(func() (err error) {
+		parent, err = unix.Open(filepath.Dir(path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // one that we may write and not read: nothing to sync it by
+	}
+	if err != nil {
+		return err
+	}
+	defer closeFD(parent)
+	return d.step("fsyncdir", filepath.Dir(path), func() error { return fsync(parent) })
 }
 
 // OpenDir opens the directory at path, which may be reached through links,
@@ -148,10 +181,10 @@ func (d *Dir) openRegular(name string, flags int) (int, *unix.Stat_t, error) {
 	path := d.Join(name)
 	// Opening a device may already do something: look at the name first, and
 	// trust only the descriptor afterwards.
-	var st unix.Stat_t
-	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return -1, nil, fmt.Errorf("%s: %w", path, ErrNotRegular)
+	if err := d.examine(name); err != nil {
+		return -1, nil, err
 	}
+	var st unix.Stat_t
 	fd := -1
 	err := d.disk.step("open", path, func() (err error) {
 		return ignoringEINTR(func() error {
@@ -164,20 +197,40 @@ func (d *Dir) openRegular(name string, flags int) (int, *unix.Stat_t, error) {
 	}
 	if err != nil {
 		closeFD(fd)
-		if errors.Is(err, unix.ELOOP) {
+		// What a link, a socket and a directory say that came after the look.
+		if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EISDIR) {
 			return -1, nil, fmt.Errorf("%s: %w", path, ErrNotRegular)
 		}
 		return -1, nil, pathError("opening", path, err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	if err := judge(path, &st); err != nil {
 		closeFD(fd)
-		return -1, nil, fmt.Errorf("%s: %w", path, ErrNotRegular)
-	}
-	if int(st.Uid) != os.Geteuid() {
-		closeFD(fd)
-		return -1, nil, fmt.Errorf("%s belongs to user %d, not to user %d: %w", path, st.Uid, os.Geteuid(), ErrUnsafe)
+		return -1, nil, err
 	}
 	return fd, &st, nil
+}
+
+// examine judges what stands at name, if anything does.
+func (d *Dir) examine(name string) error {
+	var st unix.Stat_t
+	err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return pathError("examining", d.Join(name), err)
+	}
+	return judge(d.Join(name), &st)
+}
+
+func judge(path string, st *unix.Stat_t) error {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return fmt.Errorf("%s: %w", path, ErrNotRegular)
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to user %d, not to user %d: %w", path, st.Uid, os.Geteuid(), ErrUnsafe)
+	}
+	return nil
 }
 
 func closeFD(fd int) {
@@ -217,20 +270,37 @@ func (d *Dir) Sync() error {
 
 // CreateExclusive creates name with content and mode 0600, or fails with
 // [fs.ErrExist] if anything stands there (O_CREAT|O_EXCL). If the content
-// cannot be written the file is unlinked again and the error returned. The
-// file is not synced: it speaks only about living processes.
+// cannot be written the file is unlinked again, unless the name meanwhile
+// leads to another one, and the error returned. The file is not synced: it
+// speaks only about living processes.
 func (d *Dir) CreateExclusive(name string, content []byte) error {
 	fd, err := d.createExclusive(name)
 	if err != nil {
 		return err
 	}
+	defer closeFD(fd)
 	err = d.disk.step("write", d.Join(name), func() error { return writeAll(fd, content, 0) })
-	closeFD(fd)
 	if err != nil {
-		_ = d.Remove(name)
+		d.removeOwn(fd, name)
 		return pathError("writing", d.Join(name), err)
 	}
 	return nil
+}
+
+// removeOwn removes name if it still leads to fd.
+func (d *Dir) removeOwn(fd int, name string) {
+	if d.leadsTo(fd, name) {
+		_ = d.Remove(name)
+	}
+}
+
+// leadsTo reports whether name itself (a link is not followed) is the file
+// that fd has open.
+func (d *Dir) leadsTo(fd int, name string) bool {
+	var here, there unix.Stat_t
+	return unix.Fstat(fd, &here) == nil &&
+		unix.Fstatat(d.fd, name, &there, unix.AT_SYMLINK_NOFOLLOW) == nil &&
+		here.Dev == there.Dev && here.Ino == there.Ino
 }
 
 func (d *Dir) createExclusive(name string) (int, error) {
@@ -241,14 +311,30 @@ func (d *Dir) createExclusive(name string) (int, error) {
 			return err
 		})
 	})
+	if err == nil {
+		err = d.restoreMode(fd, name)
+	}
 	if err != nil {
 		if fd >= 0 { // made, but reported as failed: it must not stay
+			d.removeOwn(fd, name)
 			closeFD(fd)
-			_ = d.Remove(name)
 		}
 		return -1, pathError("creating", d.Join(name), err)
 	}
 	return fd, nil
+}
+
+// restoreMode gives a file its mode 0600 where the umask took our own bits
+// too, or where somebody loosened it.
+func (d *Dir) restoreMode(fd int, name string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&0o7777 == 0o600 {
+		return nil
+	}
+	return d.disk.step("chmod", d.Join(name), func() error { return unix.Fchmod(fd, 0o600) })
 }
 
 func writeAll(fd int, b []byte, offset int64) error {
@@ -261,43 +347,55 @@ func writeAll(fd int, b []byte, offset int64) error {
 		if err != nil {
 			return err
 		}
+		if n == 0 {
+			return io.ErrShortWrite
+		}
 		b, offset = b[n:], offset+int64(n)
 	}
 	return nil
 }
 
-// Names returns the names in the directory.
+// Names returns the names in the directory, sorted.
 func (d *Dir) Names() ([]string, error) {
-	entries, err := os.ReadDir(d.path)
+	fd := -1
+	err := ignoringEINTR(func() (err error) {
+		// A descriptor of its own: reading moves the position.
+		fd, err = unix.Openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, pathError("listing", d.path, err)
 	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
-	return names, nil
+	f := os.NewFile(uintptr(fd), d.path)
+	defer func() { _ = f.Close() }()
+	names, err := f.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
 }
 
 // RemoveOldTemps removes the temporary files of final that are older than
-// age at now: a crashed writer left them, and they may hold a secret. The
-// caller must hold the lock that every writer of final holds.
+// age at now: a crashed writer left them, and they may hold a secret. What
+// only looks like one (another owner, no regular file, no nonce of ours in
+// the name) stays. The caller must hold the lock that every writer of final
+// holds.
 func (d *Dir) RemoveOldTemps(final string, now time.Time, age time.Duration) error {
 	names, err := d.Names()
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, name := range names {
-		if !strings.HasPrefix(name, "."+final+".") || !strings.HasSuffix(name, ".tmp") {
+		if !isTemp(name, final) {
 			continue
 		}
-		id, err := d.Stat(name)
-		if err != nil || now.Sub(time.Unix(0, id.MtimeNsec)) <= age {
+		var st unix.Stat_t
+		err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		if err != nil || judge(name, &st) != nil || now.Sub(time.Unix(0, idOf(&st).MtimeNsec)) <= age {
 			continue
 		}
 		if err := d.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			errs = append(errs, err)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

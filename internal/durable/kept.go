@@ -2,6 +2,7 @@ package durable
 
 import (
 	"errors"
+	"io/fs"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,12 +15,26 @@ type Kept struct {
 	fd   int
 }
 
-// OpenKept opens name for reading and writing, making it with mode 0600 if it
-// is missing. See [ErrNotRegular] and [ErrUnsafe].
+// OpenKept opens name for reading and writing, making it if it is missing,
+// and gives it mode 0600: who may open it may lock it. See [ErrNotRegular]
+// and [ErrUnsafe].
 func (d *Dir) OpenKept(name string) (*Kept, error) {
 	fd, _, err := d.openRegular(name, unix.O_RDWR|unix.O_CREAT)
+	if errors.Is(err, fs.ErrPermission) && d.examine(name) == nil {
+		// Ours, and its maker's umask took our own bits: the maker is about to
+		// give them back, or died before it could.
+		err = d.disk.step("chmod", d.Join(name), func() error { return unix.Fchmodat(d.fd, name, 0o600, 0) })
+		if err != nil {
+			return nil, pathError("opening", d.Join(name), err)
+		}
+		fd, _, err = d.openRegular(name, unix.O_RDWR|unix.O_CREAT)
+	}
 	if err != nil {
 		return nil, err
+	}
+	if err := d.restoreMode(fd, name); err != nil {
+		closeFD(fd)
+		return nil, pathError("setting the mode of", d.Join(name), err)
 	}
 	return &Kept{d, name, fd}, nil
 }
@@ -53,12 +68,7 @@ func (k *Kept) TryLock() (bool, error) {
 }
 
 // Current reports whether the name still leads to this very file.
-func (k *Kept) Current() bool {
-	var here, there unix.Stat_t
-	return unix.Fstat(k.fd, &here) == nil &&
-		unix.Fstatat(k.dir.fd, k.name, &there, unix.AT_SYMLINK_NOFOLLOW) == nil &&
-		here.Dev == there.Dev && here.Ino == there.Ino
-}
+func (k *Kept) Current() bool { return k.dir.leadsTo(k.fd, k.name) }
 
 // Inode returns the inode number, the name of the lock in /proc/locks.
 func (k *Kept) Inode() (uint64, error) {

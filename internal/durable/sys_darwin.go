@@ -1,11 +1,19 @@
 package durable
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
 
-// fsync on macOS leaves the bytes in the drive's cache; F_FULLFSYNC does not.
+	"golang.org/x/sys/unix"
+)
+
+// fsync on macOS leaves the bytes in the drive's cache; F_FULLFSYNC does not,
+// but some file systems do not offer it.
 func fsync(fd int) error {
 	return ignoringEINTR(func() error {
 		_, err := unix.FcntlInt(uintptr(fd), unix.F_FULLFSYNC, 0)
+		if errors.Is(err, unix.ENOTSUP) {
+			return unix.Fsync(fd)
+		}
 		return err
 	})
 }

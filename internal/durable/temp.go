@@ -3,6 +3,8 @@ package durable
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,25 +14,35 @@ type Temp struct {
 	dir         *Dir
 	name, final string
 	fd          int
+	filled      bool
+}
+
+// isTemp reports whether name is one that [Dir.Prepare] gives to a temporary
+// file of final: ".<final>.<nonce>.tmp". The nonce has no dot, so that the
+// files of "a" and of "a.b" are told apart.
+func isTemp(name, final string) bool {
+	nonce, ok := strings.CutPrefix(name, "."+final+".")
+	nonce, tmp := strings.CutSuffix(nonce, ".tmp")
+	return ok && tmp && len(nonce) == len(rand.Text()) && strings.Trim(nonce, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
 // Prepare makes the temporary file that will replace final, 0600 from its
 // creation, and reserves room for size bytes: when it returns nil, writing so
 // many bytes does not fail for want of space. On a file system that cannot
-// reserve, the room is filled with zeros. Whoever prepares must end with
+// reserve, the room is filled with zeros. Where something stands at final
+// that is not a regular file or not ours, nothing is made; see
+// [ErrNotRegular] and [ErrUnsafe]. Whoever prepares must end with
 // [Temp.Publish] or [Temp.Discard].
 func (d *Dir) Prepare(final string, size int64) (*Temp, error) {
+	if err := d.examine(final); err != nil {
+		return nil, err
+	}
 	name := "." + final + "." + rand.Text() + ".tmp"
 	fd, err := d.createExclusive(name)
 	if err != nil {
 		return nil, err
 	}
 	t := &Temp{dir: d, name: name, final: final, fd: fd}
-	// The umask may have taken our own bits too.
-	if err := d.disk.step("chmod", d.Join(name), func() error { return unix.Fchmod(fd, 0o600) }); err != nil {
-		t.Discard()
-		return nil, pathError("setting the mode of", d.Join(name), err)
-	}
 	if size > 0 {
 		err := d.disk.step("reserve", d.Join(name), func() error {
 			err := reserve(fd, size)
@@ -65,18 +77,13 @@ func (t *Temp) Fill(content []byte) error {
 		t.Discard()
 		return pathError("writing", path, err)
 	}
+	t.filled = true
 	return nil
 }
 
 // Intact reports whether the temporary file still stands where it was made.
 func (t *Temp) Intact() bool {
-	if t == nil || t.fd < 0 {
-		return false
-	}
-	var here, there unix.Stat_t
-	return unix.Fstat(t.fd, &here) == nil &&
-		unix.Fstatat(t.dir.fd, t.name, &there, unix.AT_SYMLINK_NOFOLLOW) == nil &&
-		here.Dev == there.Dev && here.Ino == there.Ino
+	return t != nil && t.fd >= 0 && t.dir.leadsTo(t.fd, t.name)
 }
 
 // Publish puts the filled file in the place of the old one and makes that
@@ -84,8 +91,20 @@ func (t *Temp) Intact() bool {
 // place and may be lost with the power; any other error comes from before the
 // rename or from the rename itself, whose result is then unknown to us: the
 // caller reads the file to learn which version stands there.
+//
+// A link, or anything else that is not a regular file of ours, is not
+// replaced; see [ErrNotRegular] and [ErrUnsafe]. After any error the
+// temporary file is gone.
 func (t *Temp) Publish() error {
 	d := t.dir
+	if t.fd < 0 || !t.filled {
+		t.Discard()
+		return fmt.Errorf("replacing %s: nothing was written to take its place", d.Join(t.final))
+	}
+	if err := d.examine(t.final); err != nil {
+		t.Discard()
+		return err
+	}
 	err := d.disk.step("rename", d.Join(t.final), func() error {
 		return unix.Renameat(d.fd, t.name, d.fd, t.final)
 	})
