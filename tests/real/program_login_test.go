@@ -31,7 +31,7 @@ func TestLoginByTheFormGivesALiveToken(t *testing.T) {
 					}
 				}
 				if n := s.Tap().TokenPosts(); n != 1 {
-					t.Errorf("%d token requests, want 1: %+v", n, s.Tap().Log())
+					t.Errorf("%d token requests, want 1: %v", n, s.Tap().Log())
 				}
 
 				token := u.mustRun(ctx, "token", target)

@@ -39,7 +39,7 @@ func TestStormOnAnExpiredTokenMakesOneExchange(t *testing.T) {
 		s.Tap().SetLatency(slowAnswer)
 		for _, n := range []int{2, 8, 64} {
 			for round := range rounds {
-				t.Run(fmt.Sprintf("%d processes, round %d", n, round+1), func(t *testing.T) {
+				ok := t.Run(fmt.Sprintf("%d processes, round %d", n, round+1), func(t *testing.T) {
 					before := s.Tap().TokenPosts()
 					old, spent := u.accessToken(), u.refreshToken()
 					u.expire()
@@ -48,15 +48,18 @@ func TestStormOnAnExpiredTokenMakesOneExchange(t *testing.T) {
 						t.Error("the expired token was handed out")
 					}
 					if posts := s.Tap().TokenPosts() - before; posts != 1 {
-						t.Errorf("%d token requests, want 1: %+v", posts, s.Tap().Log())
+						t.Errorf("%d token requests, want 1: %v", posts, s.Tap().Log())
 					}
 					if u.refreshToken() == spent || u.accessToken() != token {
 						t.Error("what was stored is not what was handed out")
 					}
 					if !s.RefreshLive(ctx, u.refreshToken()) {
-						t.Fatal("the family is dead")
+						t.Error("the family is dead")
 					}
 				})
+				if !ok {
+					return // without a living family the next rounds say nothing
+				}
 			}
 		}
 	})
@@ -76,7 +79,7 @@ func TestTokenThatTheServerRejectsIsReplacedOnce(t *testing.T) {
 		file := u.secretFile(rejected)
 		token := oneToken(t, s, u.storm(ctx, 16, "token", target, "--rejected", file))
 		if posts := s.Tap().TokenPosts() - before; posts != 1 {
-			t.Errorf("%d token requests, want 1: %+v", posts, s.Tap().Log())
+			t.Errorf("%d token requests, want 1: %v", posts, s.Tap().Log())
 		}
 
 		// Somebody who held the old one longer comes late: the stored one answers.
@@ -189,7 +192,7 @@ func TestHolderKilledInMidExchangeLeavesAClearError(t *testing.T) {
 			}
 		}
 		if posts := s.Tap().TokenPosts("refresh_token"); posts != 2 {
-			t.Errorf("%d refreshes, want 2: the lost one and one that tells: %+v", posts, s.Tap().Log())
+			t.Errorf("%d refreshes, want 2: the lost one and one that tells: %v", posts, s.Tap().Log())
 		}
 		if u.refreshToken() != spent {
 			t.Error("the record was not kept")

@@ -6,6 +6,7 @@ package wiretap
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -86,6 +87,11 @@ func (t *Tap) TokenPosts(grants ...string) int {
 		}
 	}
 	return n
+}
+
+// String is the entry as a line of a failure message.
+func (e Entry) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s %d %s", e.Method, e.Path, e.Grant, e.Status, e.Error))
 }
 
 // Log returns a copy of what has arrived so far.
