@@ -32,7 +32,7 @@ type watch struct {
 	conn     net.Conn // nil until dialled
 	ended    bool     // the bound has passed
 	ready    bool     // the connection stands; what is written now is the request
-	sent     bool     // at least a byte of the request was written
+	sent     bool     // a byte of the request was, or is being, written
 	answered bool     // a byte was read after that
 }
 
@@ -112,17 +112,21 @@ type watchedConn struct {
 }
 
 func (c *watchedConn) Write(p []byte) (int, error) {
-	c.watch.mu.Lock()
-	late := c.watch.ended && !c.watch.sent
-	c.watch.mu.Unlock()
-	if late {
+	w := c.watch
+	w.mu.Lock()
+	before := w.sent
+	if w.ended && !before {
+		w.mu.Unlock()
 		return 0, errBound // not begun in time: better not sent at all
 	}
+	// Before the write, for the answer may be read before it returns.
+	w.sent = before || w.ready
+	w.mu.Unlock()
 	n, err := c.Conn.Write(p)
-	if n > 0 {
-		c.watch.mu.Lock()
-		c.watch.sent = c.watch.sent || c.watch.ready
-		c.watch.mu.Unlock()
+	if n == 0 && !before {
+		w.mu.Lock()
+		w.sent = false
+		w.mu.Unlock()
 	}
 	return n, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -74,6 +75,7 @@ func start(t testing.TB, h http.HandlerFunc, tls bool) *recorder {
 		r.Body = io.NopCloser(strings.NewReader(string(body)))
 		h(w, r)
 	}))
+	rec.Config.ErrorLog = log.New(io.Discard, "", 0)
 	if tls {
 		rec.EnableHTTP2 = true
 		rec.StartTLS()

@@ -1,0 +1,143 @@
+package oauthflow_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/spendonce/spendonce/oauthflow"
+)
+
+func TestIssuersAreEqualButForARootSlash(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"https://h", "https://h", true}, {"https://h", "https://h/", true}, {"https://h/", "https://h", true},
+		{"https://h:8443/", "https://h:8443", true}, {"https://h/t", "https://h/t", true}, {"https://h/t/", "https://h/t/", true},
+		{"https://h/t", "https://h/t/", false}, {"https://h//", "https://h", false}, {"https://h//", "https://h/", false},
+		{"https://h/", "http://h/", false}, {"https://h", "https://H", false}, {"https://h", "https://h:443", false},
+		{"https://h", "https://h.evil.example", false}, {"https://h", "https://h/?x", false}, {"https://h", "https://h?/", false},
+		{"", "", false}, {"", "https://h", false}, {"https:///", "https://", false},
+	} {
+		if got := oauthflow.SameIssuer(c.a, c.b); got != c.want {
+			t.Errorf("%q and %q: %v", c.a, c.b, got)
+		}
+	}
+}
+
+// metadataAt serves metadata at one path, naming issuer (BASE stands for the
+// server's address).
+func metadataAt(t *testing.T, path, issuer, extra string) *recorder {
+	var s *recorder
+	s = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.EscapedPath() != path {
+			http.NotFound(w, r)
+			return
+		}
+		doc := fmt.Sprintf(`{"issuer":%q,"token_endpoint":"BASE/token","authorization_endpoint":"BASE/auth"%s}`, issuer, extra)
+		_, _ = w.Write([]byte(strings.ReplaceAll(doc, "BASE", s.URL)))
+	})
+	return s
+}
+
+func TestMetadataIsFoundInFrontOfAndBehindThePath(t *testing.T) {
+	const as, oidc = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
+	for _, c := range []struct{ ask, place, names string }{
+		{"", as, "BASE"}, {"", oidc, "BASE"}, {"/", as, "BASE"}, {"", as, "BASE/"}, {"/", oidc, "BASE/"},
+		{"/tenant", as + "/tenant", "BASE/tenant"},
+		{"/tenant", oidc + "/tenant", "BASE/tenant"},
+		{"/tenant", "/tenant" + oidc, "BASE/tenant"},
+		{"/tenant", "/tenant" + as, "BASE/tenant"},
+		{"/tenant/", as + "/tenant", "BASE/tenant/"},
+		{"/tenant/", "/tenant" + oidc, "BASE/tenant/"},
+		{"/a/b%2Fc", as + "/a/b%2Fc", "BASE/a/b%2Fc"},
+	} {
+		s := metadataAt(t, c.place, c.names, `,"revocation_endpoint":"BASE/rev","authorization_response_iss_parameter_supported":true,
+			"token_endpoint_auth_methods_supported":["client_secret_basic"],"scopes_supported":["a"],"registration_endpoint":null`)
+		got, err := requester(s).Discover(deadline(t), s.URL+c.ask)
+		if err != nil {
+			t.Errorf("%+v: %v", c, err)
+			continue
+		}
+		if got.TokenEndpoint != s.URL+"/token" || got.RevocationEndpoint != s.URL+"/rev" || !got.IssParameterSupported ||
+			len(got.TokenAuthMethods) != 1 || len(got.ScopesSupported) != 1 || got.Issuer != strings.ReplaceAll(c.names, "BASE", s.URL) {
+			t.Errorf("%+v: %+v", c, got)
+		}
+		for _, q := range s.seen() {
+			if q.method != "GET" || q.body != "" || q.header.Get("Authorization") != "" {
+				t.Errorf("%+v: asked with %+v", c, q)
+			}
+		}
+	}
+}
+
+func TestAnotherIssuersMetadataIsRefused(t *testing.T) {
+	const as = "/.well-known/oauth-authorization-server"
+	for _, c := range []struct{ ask, place, names string }{
+		{"", as, "https://evil.example"}, {"", as, ""}, {"", as, "BASE/tenant"}, {"", as, "BASE//"},
+		{"/tenant", as + "/tenant", "BASE/tenant/"}, {"/tenant/", as + "/tenant", "BASE/tenant"}, {"/tenant", as + "/tenant", "BASE"},
+	} {
+		s := metadataAt(t, c.place, c.names, "")
+		_, err := requester(s).Discover(deadline(t), s.URL+c.ask)
+		if !errors.Is(err, oauthflow.ErrIssuer) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	for _, doc := range []string{`{}`, `{"token_endpoint":"https://x"}`, `{"Issuer":"BASE","token_endpoint":"BASE/t"}`} {
+		var s *recorder
+		s = serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(strings.ReplaceAll(doc, "BASE", s.URL)))
+		})
+		if _, err := requester(s).Discover(deadline(t), s.URL); !errors.Is(err, oauthflow.ErrIssuer) {
+			t.Errorf("%s: %v", doc, err)
+		}
+	}
+}
+
+func TestMetadataWithUnsafeEndpointsIsRefused(t *testing.T) {
+	for _, extra := range []string{
+		`,"token_endpoint":"http://as.example/token"`, `,"revocation_endpoint":"http://as.example/"`, `,"token_endpoint":""`,
+		`,"registration_endpoint":"javascript:alert(1)"`, `,"device_authorization_endpoint":"/relative"`,
+		`,"authorization_endpoint":"file:///etc/passwd"`, `,"token_endpoint":"https://u:p@as.example/"`, `,"token_endpoint":7`,
+	} {
+		s := metadataAt(t, "/.well-known/oauth-authorization-server", "BASE", extra)
+		if _, err := requester(s).Discover(deadline(t), s.URL); !errors.Is(err, oauthflow.ErrMetadata) {
+			t.Errorf("%s: %v", extra, err)
+		}
+	}
+	for _, issuer := range []string{"http://as.example", "https://as.example/?q", "https://as.example/#f", "as.example", "https://u:p@as.example"} {
+		_, err := (&oauthflow.Requester{}).Discover(deadline(t), issuer)
+		if e := asError(t, err); !e.NotSent || strings.Contains(e.Error(), "u:p") {
+			t.Errorf("%s: %v", issuer, e)
+		}
+	}
+}
+
+func TestWhatIsNoMetadataIsNone(t *testing.T) {
+	other := metadataAt(t, "/", "x", "")
+	for name, c := range map[string]struct {
+		h     http.HandlerFunc
+		class oauthflow.Class
+	}{
+		"404":      {reply(404, "", "no"), oauthflow.ClassWrongRequest},
+		"HTML":     {reply(200, "application/json", "<html>"), oauthflow.ClassWrongRequest},
+		"array":    {reply(200, "", "[]"), oauthflow.ClassWrongRequest},
+		"null":     {reply(200, "", "null"), oauthflow.ClassWrongRequest},
+		"too long": {reply(200, "", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`), oauthflow.ClassWrongRequest},
+		"503":      {reply(503, "", ""), oauthflow.ClassTemporary},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }, oauthflow.ClassWrongRequest},
+	} {
+		s := serve(t, c.h)
+		server, err := requester(s).Discover(deadline(t), s.URL)
+		e := asError(t, err)
+		if e.Class != c.class || server.TokenEndpoint != "" || c.class != oauthflow.ClassTemporary && !errors.Is(err, oauthflow.ErrNoMetadata) {
+			t.Errorf("%s: %+v", name, *e)
+		}
+	}
+	if n := len(other.seen()); n != 0 {
+		t.Errorf("a redirect was followed %d times", n)
+	}
+}
