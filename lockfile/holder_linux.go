@@ -37,8 +37,9 @@ func guardHolder(guard *durable.Kept) (pid int, stopped bool) {
 		if len(f) < 6 || f[1] != "FLOCK" || !strings.HasSuffix(f[5], ":"+strconv.FormatUint(inode, 10)) {
 			continue
 		}
+		// 0 stands for a process of another pid namespace.
 		if pid, err = strconv.Atoi(f[4]); err != nil || pid <= 0 {
-			return 0, false
+			continue
 		}
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {

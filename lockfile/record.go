@@ -1,9 +1,9 @@
 package lockfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -40,9 +40,9 @@ type Mark struct {
 //
 //	spendonce-guard 1 nonce=2ZKJ7W4YBE3NQ5TUSDVA6XFHRM step=0000000003 mark=sent  token=ba7816bf8f01cfea at=2026-01-02T03:04:05Z
 //
-// padded with spaces to 159 bytes and a newline. An empty or damaged record
-// is an empty one: it decides nothing but a message, and "spent", which is
-// lost only with the disk's own promise.
+// padded with spaces to 159 bytes and a newline. Whatever is not exactly what
+// encode writes is an empty record: it decides nothing but a message, and
+// "spent", which is lost only with the disk's own promise.
 type record struct {
 	nonce string
 	step  uint32
@@ -60,10 +60,28 @@ func (r record) encode() []byte {
 	return fmt.Appendf(nil, "%-*s\n", recordLength-1, line)
 }
 
+// wholeSeconds returns the mark as a record can hold it.
+func (m Mark) wholeSeconds() Mark {
+	if m.State == MarkNone {
+		return Mark{}
+	}
+	m.At = m.At.UTC().Truncate(time.Second)
+	return m
+}
+
 func decodeRecord(b []byte) record {
-	if len(b) != recordLength || b[recordLength-1] != '\n' {
+	r := parseRecord(b)
+	if r.mark.State != MarkNone && !isFingerprint(r.mark.Fingerprint) || !bytes.Equal(r.encode(), b) {
 		return record{}
 	}
+	return r
+}
+
+func isFingerprint(s string) bool {
+	return len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+func parseRecord(b []byte) record {
 	f := strings.Fields(string(b))
 	if len(f) != 7 || f[0] != "spendonce-guard" || f[1] != "1" {
 		return record{}
@@ -92,20 +110,24 @@ func decodeRecord(b []byte) record {
 				return record{}
 			}
 		case "token=":
-			r.mark.Fingerprint = strings.Trim(value, "-")
+			if r.mark.State != MarkNone {
+				r.mark.Fingerprint = value
+			}
 		case "at=":
-			r.mark.At, _ = time.Parse(time.RFC3339, value)
+			if r.mark.State != MarkNone {
+				r.mark.At, _ = time.Parse(time.RFC3339, value)
+			}
 		}
 	}
 	return r
 }
 
-func readRecord(k *durable.Kept) record {
+func readRecord(k *durable.Kept) (record, error) {
 	b, err := k.Read(recordLength)
 	if err != nil {
-		return record{}
+		return record{}, err
 	}
-	return decodeRecord(b)
+	return decodeRecord(b), nil
 }
 
 // markedContent is what our lock file holds when its maker has the guard:
@@ -126,9 +148,6 @@ func isMarked(content []byte) bool {
 	boot := bootID()
 	return ok && boot != "" && mark == "guarded "+boot+"\n"
 }
-
-func isExist(err error) bool    { return errors.Is(err, fs.ErrExist) }
-func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 func notObtainedIfNotRegular(err error) error {
 	if errors.Is(err, durable.ErrNotRegular) {

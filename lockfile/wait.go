@@ -20,30 +20,41 @@ type wait struct {
 	last time.Time
 	all  time.Duration // watched since the start
 
-	what    any           // what was seen last, comparable
-	stood   time.Duration // how long it has stood unchanged
-	old     bool          // the marked lock file was stale on arrival
+	step    sighting      // of the guard's record, behind a guard
+	file    sighting      // of the lock file
+	still   time.Duration // how long nothing changed that was looked at
+	old     bool          // the marked lock file was stale on arrival and nothing changed since
 	since   time.Time     // mtime of the lock file seen last
 	arrived bool
 	stepped time.Duration // all, at the last due
+}
+
+// sighting is what stands at one place and how long it was watched there
+// unchanged.
+type sighting struct {
+	what  any // comparable
+	stood time.Duration
+}
+
+func (s *sighting) see(what any, gap time.Duration) {
+	if what != s.what {
+		*s = sighting{what: what}
+		return
+	}
+	s.stood += gap
 }
 
 func newWait(cfg Config, req Request) *wait {
 	return &wait{cfg: cfg, req: req, last: time.Now()}
 }
 
-// see counts the time since the last look and resets the count when
-// something else stands there.
-func (w *wait) see(what any) {
+// gap returns the time since the last look, as far as it counts.
+func (w *wait) gap() time.Duration {
 	now := time.Now()
 	gap := min(now.Sub(w.last), max(w.cfg.watch()/2, 10*time.Millisecond))
 	w.last = now
 	w.all += gap
-	if what != w.what {
-		w.what, w.stood = what, 0
-		return
-	}
-	w.stood += gap
+	return gap
 }
 
 // lockFile is what can be told of a lock file from outside.
@@ -69,22 +80,23 @@ func (w *wait) behindGuard(ctx context.Context, r record, guard *durable.Kept) e
 		w.arrived = true
 		w.old = err == nil && isMarked(f.Bytes) && time.Since(w.since) > w.cfg.staleAfter()
 	}
-	type seen struct {
+	type step struct {
 		nonce string
 		step  uint32
-		file  lockFile
 	}
-	before := w.what
-	w.see(seen{r.nonce, r.step, there})
-	if before != nil && before != w.what {
+	before, gap := *w, w.gap()
+	w.step.see(step{r.nonce, r.step}, gap)
+	w.file.see(there, gap)
+	w.still = min(w.step.stood, w.file.stood)
+	if before.step.what != nil && before.step.what != w.step.what || before.file.what != nil && before.file.what != w.file.what {
 		w.old = false
 	}
-	stuck := w.stood >= w.cfg.staleAfter() || w.old && w.stood >= w.cfg.watch()
+	stuck := w.step.stood >= w.cfg.staleAfter() || w.old && w.file.stood >= w.cfg.watch()
 	if w.req.Patient {
 		stuck = false
 	}
 	if stuck || w.all >= w.cfg.backstop() {
-		e := &HeldError{Path: w.req.Dir.Join(w.req.Name), Since: w.since, Watched: w.stood, Guarded: true}
+		e := &HeldError{Path: w.req.Dir.Join(w.req.Name), Since: w.since, Watched: w.step.stood, Guarded: true}
 		e.PID, e.Stopped = guardHolder(guard)
 		return e
 	}
@@ -98,22 +110,27 @@ func (w *wait) breakable(dir *durable.Dir, guarded bool) (gone bool, err error) 
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
-	if errors.Is(err, durable.ErrTooLarge) {
-		// Nobody's lock file; judged by age like any unmarked one.
+	if errors.Is(err, durable.ErrTooLarge) || errors.Is(err, fs.ErrPermission) {
+		// Nobody's lock file, or one whose maker died before it could give it
+		// the mode that the umask took; judged by age like any unmarked one.
 		f.ID, err = dir.Stat(w.req.Name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return true, nil
+		}
 	}
 	if err != nil {
 		return false, err
 	}
 	w.since = time.Unix(0, f.ID.MtimeNsec)
-	w.see(lockFile{f.ID, string(f.Bytes)})
-	age := time.Since(w.since)
+	w.file.see(lockFile{f.ID, string(f.Bytes)}, w.gap())
+	w.still = w.file.stood
 	switch {
 	case guarded && isMarked(f.Bytes):
 		// Its maker had the guard that we have now.
-	case age < 0 && w.stood >= w.cfg.staleAfter():
-		// The clock was set back: the age is unknown, so it starts with us.
-	case age > w.cfg.staleAfter() && w.stood >= w.cfg.watch():
+	case time.Since(w.since) > w.cfg.staleAfter() && w.file.stood >= w.cfg.watch():
+	case w.file.stood >= w.cfg.staleAfter():
+		// A clock was set back, and what the file's time says of its age is
+		// too little or lies in the future: the age we watched is the least.
 	default:
 		return false, nil
 	}
@@ -125,7 +142,7 @@ func (w *wait) breakable(dir *durable.Dir, guarded bool) (gone bool, err error) 
 	if err := dir.Remove(w.req.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	w.what = nil
+	w.file = sighting{}
 	return true, nil
 }
 
@@ -141,7 +158,7 @@ func (w *wait) due() bool {
 // behindFile waits one poll behind a lock file that may not be broken yet.
 func (w *wait) behindFile(ctx context.Context) error {
 	if w.all >= w.cfg.backstop() {
-		return &HeldError{Path: w.req.Dir.Join(w.req.Name), Since: w.since, Watched: w.stood}
+		return &HeldError{Path: w.req.Dir.Join(w.req.Name), Since: w.since, Watched: w.file.stood}
 	}
 	return w.poll(ctx)
 }
@@ -165,9 +182,10 @@ func (w *wait) poll(ctx context.Context) error {
 // a fixed interval one of them can lose every race.
 func (w *wait) pause() time.Duration {
 	const least, most = time.Millisecond, 8 * time.Millisecond
-	p := min(max(w.all/8, least), most)
-	if w.req.Brief && w.stood < time.Second {
-		return least + rand.N(least) //nolint:gosec // jitter, not a secret
+	longest := min(max(w.all/8, 2*least), most)
+	if w.req.Brief && w.still < time.Second {
+		longest = 2 * least
 	}
-	return p*3/4 + rand.N(p/2) //nolint:gosec // jitter, not a secret
+	shortest := max(least, longest/2)
+	return shortest + rand.N(longest-shortest+1) //nolint:gosec // jitter, not a secret
 }
