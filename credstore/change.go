@@ -153,7 +153,7 @@ func (s *Store) change(ctx context.Context, target string, patient bool, f func(
 	if !ValidName(target) {
 		return failing(ErrName, nil, "%.80q is no target name: use letters, digits, '.', '_' and '-', up to 64, starting with a letter or digit", target)
 	}
-	files, err := s.openFiles()
+	files, err := s.openFiles(s.cfg.StaleAfter)
 	if err != nil {
 		return err
 	}

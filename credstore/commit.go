@@ -88,10 +88,10 @@ func (h *hold) refreshed(old *session, d decision, sent secret.Secret, next Reco
 	s.LoginRequired, s.NotBefore, s.Failures = "", time.Time{}, 0
 	s.ObtainedAt, s.LifetimeSeconds = now, tokens.Lifetime.Seconds()
 	if s.Pin == nil { // pinned on first use
-		pin := h.pin
+		pin := h.settings.Pin
 		s.Pin = &pin
 		if s.URL == "" {
-			s.URL = h.src.configuredURL()
+			s.URL = h.settings.URL
 		}
 	}
 	if len(tokens.Scope) > 0 {
@@ -100,15 +100,4 @@ func (h *hold) refreshed(old *session, d decision, sent secret.Secret, next Reco
 	s.noteForced(d.forced, now, h.store.cfg.ForcedWindow)
 	s.LastOutcome = &Outcome{ID: rand.Text(), Time: now, RefreshToken: sent.Fingerprint(), Class: ClassSuccess, ServerDate: tokens.ServerDate}
 	return s
-}
-
-func (src *Source) configuredURL() string {
-	if src.cfg.Settings == nil {
-		return ""
-	}
-	set, err := src.cfg.Settings()
-	if err != nil {
-		return ""
-	}
-	return set.URL
 }

@@ -14,18 +14,19 @@ import (
 // files are the directories that a change needs, held by descriptor.
 type files struct {
 	store                       *Store
+	staleAfter                  time.Duration
 	at                          place
 	state, locks, sessions, dir *durable.Dir // dir: where the store file really is
 }
 
 // openFiles makes what is missing and opens it. Its errors are ErrUnsafe or
 // ErrNotWritable.
-func (s *Store) openFiles() (*files, error) {
+func (s *Store) openFiles(staleAfter time.Duration) (*files, error) {
 	at, err := s.locate()
 	if err != nil {
 		return nil, err
 	}
-	f := &files{store: s, at: at}
+	f := &files{store: s, staleAfter: staleAfter, at: at}
 	open := func(dir **durable.Dir, path string) {
 		if err == nil {
 			*dir, err = s.cfg.Disk.MakeDir(path)
@@ -82,14 +83,14 @@ func kindOf(err error) *fault {
 	return nil
 }
 
-func (s *Store) lockConfig() lockfile.Config {
-	return lockfile.Config{StaleAfter: s.cfg.StaleAfter, Hold: s.cfg.Hold}
+func (f *files) lockConfig() lockfile.Config {
+	return lockfile.Config{StaleAfter: f.staleAfter, Hold: f.store.cfg.Hold}
 }
 
 // lockStore takes the store lock. nested says that another lock is held, so
 // that the program already defers what a holder must not be disturbed by.
 func (f *files) lockStore(ctx context.Context, nested bool, req lockfile.Request) (*lockfile.Lock, error) {
-	cfg := f.store.lockConfig()
+	cfg := f.lockConfig()
 	if nested {
 		cfg.Hold = nil
 	}
@@ -98,7 +99,7 @@ func (f *files) lockStore(ctx context.Context, nested bool, req lockfile.Request
 }
 
 func (f *files) lockTarget(ctx context.Context, target string, until func() bool) (*lockfile.Lock, error) {
-	return lockfile.Acquire(ctx, f.store.lockConfig(), lockfile.Request{Dir: f.locks, Name: target + ".lock", Until: until})
+	return lockfile.Acquire(ctx, f.lockConfig(), lockfile.Request{Dir: f.locks, Name: target + ".lock", Until: until})
 }
 
 // release gives a lock up. That its file could not be removed is no error of
@@ -111,7 +112,7 @@ func (s *Store) release(lock *lockfile.Lock) {
 
 // removeOldTemps sweeps what crashed writers left; the store lock is held.
 func (f *files) removeOldTemps(target string) {
-	now, age := time.Now(), 2*f.store.cfg.StaleAfter
+	now, age := time.Now(), 2*f.staleAfter
 	// Best effort: what stays is found by the next one.
 	_ = f.dir.RemoveOldTemps(f.at.base, now, age)
 	_ = f.sessions.RemoveOldTemps(target+".json", now, age)

@@ -23,8 +23,7 @@ type hold struct {
 	fallback bool // the stored token is valid: do not wait for a lock
 
 	files       *files
-	pin         Pin
-	scope       Scope
+	settings    Settings
 	targetLock  *lockfile.Lock
 	storeLock   *lockfile.Lock // held throughout in ScopeStore, else only for the commit
 	storeTemp   *durable.Temp
@@ -34,16 +33,13 @@ type hold struct {
 
 // run returns a token, or asks the caller to look again, or fails.
 func (h *hold) run() (t Token, again bool, err error) {
-	if _, h.scope, err = h.src.settings(h.first); err != nil {
+	if h.settings, err = h.src.settings(h.first); err != nil {
 		return Token{}, false, err
 	}
-	if h.files, err = h.store.openFiles(); err != nil {
+	if h.files, err = h.store.openFiles(h.settings.StaleAfter); err != nil {
 		return Token{}, false, err
 	}
 	defer h.files.close()
-	if h.files.at.linked {
-		h.scope = ScopeStore // whoever else links to that file does not share our target locks
-	}
 	const tries = 2
 	for try := 1; ; try++ {
 		t, again, err = h.once()
@@ -70,8 +66,7 @@ func (h *hold) once() (t Token, again bool, err error) {
 		return Token{}, false, err
 	}
 	defer h.release(&h.targetLock)
-	if h.scope == ScopeStore || !h.targetLock.Guarded() {
-		h.scope = ScopeStore
+	if h.settings.Scope == ScopeStore || !h.targetLock.Guarded() {
 		unstage := h.store.stage("waiting for the store lock")
 		h.storeLock, err = h.files.lockStore(h.ctx, true, lockfile.Request{Until: h.enough})
 		unstage()
@@ -175,7 +170,7 @@ func (h *hold) withStoreLock(ctx context.Context, req lockfile.Request, f func(*
 // spend is section 4 of docs/locking.md.
 func (h *hold) spend(v view, d decision) (Token, bool, error) {
 	var err error
-	if h.pin, _, err = h.src.settings(v); err != nil {
+	if h.settings, err = h.src.settings(v); err != nil {
 		return Token{}, false, err
 	}
 	defer func() {
@@ -202,7 +197,7 @@ func (h *hold) spend(v view, d decision) (Token, bool, error) {
 	}
 
 	// The caller's context ends its wait, not this.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), h.store.cfg.StaleAfter/2)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), h.settings.StaleAfter/2)
 	defer cancel()
 	unstage := h.store.stage("refreshing %s", v.target)
 	tokens, err := h.send(ctx, sent)
@@ -268,7 +263,7 @@ func sameCredential(a, b Record) bool {
 // send sends the token once, and a second time only where the first send
 // surely left no answer to lose: see rule 8.
 func (h *hold) send(ctx context.Context, sent secret.Secret) (Tokens, error) {
-	g := Grant{Pin: h.pin, RefreshToken: sent, Resource: h.pin.Resource}
+	g := Grant{Pin: h.settings.Pin, RefreshToken: sent, Resource: h.settings.Pin.Resource}
 	tokens, err := h.src.cfg.Exchange(ctx, g)
 	var f *Failure
 	if !errors.As(err, &f) {
@@ -305,7 +300,7 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, err error) (Token, b
 
 	changed := false
 	// Everybody who waits wants this result: do not hold it back for long.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), max(h.store.cfg.StaleAfter/30, time.Second))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), max(h.settings.StaleAfter/30, time.Second))
 	defer cancel()
 	saveErr := h.withStoreLock(ctx, lockfile.Request{Brief: true}, func(lock *lockfile.Lock) error {
 		snap, err := h.store.readNow()

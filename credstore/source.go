@@ -10,6 +10,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/spendonce/spendonce/internal/secret"
+	"github.com/spendonce/spendonce/lockfile"
 )
 
 // Scope says what a refresh locks besides its target.
@@ -28,6 +29,10 @@ type Settings struct {
 	URL   string
 	Pin   Pin
 	Scope Scope // empty: ScopeTarget, or ScopeStore for the dialect "hypaware"
+	// StaleAfter replaces [Config.StaleAfter] for this target if positive. It
+	// is for tests: with ScopeStore less than a minute is refused, because
+	// other programs hold the lock by that constant.
+	StaleAfter time.Duration
 }
 
 // SourceConfig describes one target to [Store.Source].
@@ -278,32 +283,39 @@ func (s *Store) names() []string {
 
 // settings asks the configuration and holds it against the pin: an edited
 // file must not decide where a refresh token goes.
-func (src *Source) settings(v view) (Pin, Scope, error) {
+func (src *Source) settings(v view) (Settings, error) {
 	var set Settings
 	if src.cfg.Settings != nil {
 		var err error
 		if set, err = src.cfg.Settings(); err != nil {
-			return Pin{}, "", failing(ErrConfig, []error{err}, "the settings of %s cannot be read, so nothing was sent: %v", src.cfg.Target, err)
+			return Settings{}, failing(ErrConfig, []error{err}, "the settings of %s cannot be read, so nothing was sent: %v", src.cfg.Target, err)
 		}
 	}
-	pin := set.Pin
 	if v.session != nil && v.session.Pin != nil {
-		pin = *v.session.Pin
 		if err := disagreement(src.cfg.Target, v.session, set); err != nil {
-			return Pin{}, "", err
+			return Settings{}, err
+		}
+		set.Pin = *v.session.Pin
+	}
+	if set.Scope == "" {
+		set.Scope = ScopeTarget
+		if set.Pin.Dialect == "hypaware" {
+			set.Scope = ScopeStore
 		}
 	}
-	scope := set.Scope
-	if scope == "" {
-		scope = ScopeTarget
-		if pin.Dialect == "hypaware" {
-			scope = ScopeStore
-		}
+	if src.store.linked() {
+		set.Scope = ScopeStore // whoever else links to that file does not share our target locks
 	}
-	if pin.TokenEndpoint == "" {
-		return Pin{}, "", failing(ErrConfig, nil, "it is not known which server the session of %s belongs to, so nothing was sent: name it in the configuration or sign in with 'spendonce login %s'", src.cfg.Target, src.cfg.Target)
+	if set.StaleAfter <= 0 {
+		set.StaleAfter = src.store.cfg.StaleAfter
+	} else if set.Scope == ScopeStore && set.StaleAfter < lockfile.DefaultStaleAfter {
+		return Settings{}, failing(ErrConfig, nil, "stale_after is %s and %s locks the whole store, which other programs share by the constant %s: nothing was sent; raise it or use lock_scope \"target\"",
+			set.StaleAfter, src.cfg.Target, lockfile.DefaultStaleAfter)
 	}
-	return pin, scope, nil
+	if set.Pin.TokenEndpoint == "" {
+		return Settings{}, failing(ErrConfig, nil, "it is not known which server the session of %s belongs to, so nothing was sent: name it in the configuration or sign in with 'spendonce login %s'", src.cfg.Target, src.cfg.Target)
+	}
+	return set, nil
 }
 
 func disagreement(target string, s *session, set Settings) error {

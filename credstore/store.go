@@ -197,6 +197,12 @@ type place struct {
 	linked bool
 }
 
+// linked reports whether the store's path is a link.
+func (s *Store) linked() bool {
+	_, err := os.Readlink(s.path)
+	return err == nil
+}
+
 // locate follows the links at the store's path by hand, because the last
 // file may be missing and because what stands beside the target (temporary
 // files, the lock) must be shared by everybody who gets there.

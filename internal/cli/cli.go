@@ -1,0 +1,122 @@
+// Package cli is the command line: it parses, connects streams and signals to
+// the packages that do the work, and turns errors into exit codes.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spendonce/spendonce/internal/cli/credcmd"
+	"github.com/spendonce/spendonce/internal/cli/streams"
+)
+
+// Main runs the command that args name and returns its exit code.
+func Main(args []string) int {
+	if err := harden(); err != nil {
+		fmt.Fprintf(os.Stderr, "spendonce: %v\n", err)
+		return exitOther
+	}
+	s := streams.Standard()
+	ctx, signals := watchSignals(s)
+	root := newRoot(s, signals)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	signals.finish()
+	if sig := signals.ended(); sig != 0 && err != nil {
+		return 128 + sig
+	}
+	if err != nil {
+		var exit *streams.Exit
+		if !errors.As(err, &exit) || exit.Err != nil {
+			fmt.Fprintf(s.Err, "spendonce: %v\n", err)
+		}
+		return exitCode(err)
+	}
+	return 0
+}
+
+func newRoot(s *streams.Streams, signals *signals) *cobra.Command {
+	app := &credcmd.App{Streams: s, Interrupter: signals.set, Hold: signals.hold}
+	root := &cobra.Command{
+		Use:   "spendonce",
+		Short: "Secrets that may be spent only once, shared safely by many processes",
+		Long: `spendonce keeps one signed-in session for all command lines, MCP clients and
+agents of one user. Refresh tokens that rotate are spent by exactly one process,
+everybody else gets the result, and nobody is logged out.`,
+		Example:           "  spendonce login example --issuer https://login.example.com --client-id abc\n  curl -H \"Authorization: Bearer $(spendonce token example)\" https://api.example.com",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return streams.Usage("there is no command %q: 'spendonce --help' lists them", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return streams.Usage("%w: see '%s --help'", err, cmd.CommandPath())
+	})
+	flags := root.PersistentFlags()
+	flags.BoolVarP(&s.Quiet, "quiet", "q", false, "print no warnings and no progress")
+	flags.BoolVarP(&s.Verbose, "verbose", "v", false, "say what is done")
+	flags.StringVar(&app.StateDir, "state-dir", "", "the state directory (default $SPENDONCE_STATE_DIR or ~/.local/state/spendonce)")
+	flags.StringVar(&app.ConfigPath, "config", "", "the configuration file (default ~/.config/spendonce/config.toml)")
+	root.AddCommand(app.Commands()...)
+	root.AddCommand(versionCommand(s))
+	wrapArgs(root)
+	return root
+}
+
+// wrapArgs makes a wrong number of arguments a usage error like any other.
+func wrapArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			var exit *streams.Exit
+			if err == nil || errors.As(err, &exit) {
+				return err
+			}
+			return streams.Usage("%w: see '%s --help'", err, cmd.CommandPath())
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		wrapArgs(sub)
+	}
+}
+
+// version is set by a release build; else the module's own stamp is used.
+var version = ""
+
+func versionCommand(s *streams.Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  spendonce version",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(s.Out, "spendonce", Version())
+			return err
+		},
+	}
+}
+
+// Version names this build.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return strings.TrimPrefix(info.Main.Version, "v")
+	}
+	return "development"
+}

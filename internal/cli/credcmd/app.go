@@ -1,0 +1,271 @@
+// Package credcmd holds the commands of the credential half.
+package credcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/internal/cli/streams"
+	"github.com/spendonce/spendonce/internal/config"
+	"github.com/spendonce/spendonce/internal/secret"
+	"github.com/spendonce/spendonce/oauthflow"
+)
+
+// App is what the commands of this half share.
+type App struct {
+	Streams    *streams.Streams
+	StateDir   string // of --state-dir
+	ConfigPath string // of --config
+	// Interrupter is given the store's answer to a signal.
+	Interrupter func(interrupt func(cancel func()) bool)
+	// Hold: see [credstore.Config].
+	Hold func() func()
+
+	config func() (*config.Config, error)
+}
+
+// Commands returns the commands of this half.
+func (a *App) Commands() []*cobra.Command {
+	a.config = sync.OnceValues(func() (*config.Config, error) {
+		path := a.ConfigPath
+		if path == "" {
+			path = config.DefaultPath()
+		} else if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("the configuration given by --config cannot be read: %w", err)
+		}
+		return config.Load(path)
+	})
+	return []*cobra.Command{
+		a.loginCommand(), a.tokenCommand(), a.listCommand(), a.logoutCommand(),
+		a.conformanceCommand(),
+	}
+}
+
+// store opens the store without reading the configuration: a fresh token
+// does not need it.
+func (a *App) store() (*credstore.Store, error) {
+	s, err := credstore.Open(a.storeConfig())
+	if err == nil && a.Interrupter != nil {
+		a.Interrupter(s.Interrupt)
+	}
+	return s, err
+}
+
+func (a *App) storeConfig() credstore.Config {
+	progress := streams.NewProgress(a.Streams)
+	return credstore.Config{
+		Dir: a.StateDir, Warn: a.Streams.Warn, Stage: progress.Stage, Hold: a.Hold,
+		OtherNames: func() []string {
+			c, err := a.config()
+			if err != nil {
+				return nil
+			}
+			names := make([]string, 0, len(c.Targets))
+			for name := range c.Targets {
+				names = append(names, name)
+			}
+			return names
+		},
+	}
+}
+
+// changeStore opens the store for a command that writes, with the lock's
+// constant from the configuration.
+func (a *App) changeStore() (*credstore.Store, error) {
+	c, err := a.config()
+	if err != nil {
+		return nil, &streams.Exit{Code: 2, Err: err}
+	}
+	cfg := a.storeConfig()
+	cfg.StaleAfter = time.Duration(c.Lock.StaleAfter)
+	s, err := credstore.Open(cfg)
+	if err == nil && a.Interrupter != nil {
+		a.Interrupter(s.Interrupt)
+	}
+	return s, err
+}
+
+// source returns the target's source, talking to its server when it must.
+func (a *App) source(s *credstore.Store, target string) (*credstore.Source, error) {
+	requester := &oauthflow.Requester{}
+	return s.Source(credstore.SourceConfig{
+		Target:   target,
+		Settings: func() (credstore.Settings, error) { return a.settings(target) },
+		Exchange: exchange(requester),
+	})
+}
+
+// settings is what the configuration says of a target.
+func (a *App) settings(target string) (credstore.Settings, error) {
+	c, err := a.config()
+	if err != nil {
+		return credstore.Settings{}, err
+	}
+	t := c.Targets[target]
+	set := credstore.Settings{
+		URL: t.URL, Scope: credstore.Scope(t.LockScope), StaleAfter: time.Duration(c.Lock.StaleAfter),
+		Pin: credstore.Pin{
+			Issuer: t.Issuer, TokenEndpoint: t.TokenEndpoint, AuthorizationEndpoint: t.AuthorizationEndpoint,
+			RevocationEndpoint: t.RevocationEndpoint, ClientID: t.ClientID, Resource: t.Resource, Dialect: t.Dialect,
+		},
+	}
+	if set.Pin.TokenEndpoint == "" && t.Dialect == string(oauthflow.Hypaware) {
+		if set.Pin.TokenEndpoint, err = hypawareEndpoint(t); err != nil {
+			return credstore.Settings{}, fmt.Errorf("target %s: %w", target, err)
+		}
+	}
+	return set, nil
+}
+
+// hypawareEndpoint is where that dialect's servers answer, by convention.
+func hypawareEndpoint(t config.Target) (string, error) {
+	base := t.Issuer
+	if base == "" {
+		base = t.URL
+	}
+	origin, err := originOf(base)
+	if err != nil {
+		return "", err
+	}
+	return origin + "/v1/identity/token", nil
+}
+
+func originOf(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme == "" || u.Host == "" {
+		return "", errors.New("the target needs an absolute url or issuer")
+	}
+	return u.Scheme + "://" + u.Host, nil
+}
+
+// server and client turn a pin back into what a request needs.
+func server(p credstore.Pin) oauthflow.Server {
+	s := oauthflow.Server{
+		Issuer: p.Issuer, AuthorizationEndpoint: p.AuthorizationEndpoint, TokenEndpoint: p.TokenEndpoint,
+		RevocationEndpoint: p.RevocationEndpoint, RegistrationEndpoint: p.RegistrationEndpoint, Dialect: oauthflow.Dialect(p.Dialect),
+	}
+	if p.ClientAuth != "" {
+		s.TokenAuthMethods = []string{p.ClientAuth}
+	}
+	return s
+}
+
+func client(p credstore.Pin) oauthflow.Client {
+	return oauthflow.Client{ID: p.ClientID, Secret: p.ClientSecret}
+}
+
+// exchange gives the store a way to the server.
+func exchange(r *oauthflow.Requester) credstore.Exchange {
+	return func(ctx context.Context, g credstore.Grant) (credstore.Tokens, error) {
+		t, err := r.Refresh(ctx, oauthflow.RefreshRequest{
+			Server: server(g.Pin), Client: client(g.Pin), RefreshToken: g.RefreshToken, Resource: g.Resource,
+		})
+		if err != nil {
+			return credstore.Tokens{}, failure(err)
+		}
+		return storedTokens(t), nil
+	}
+}
+
+func storedTokens(t oauthflow.Tokens) credstore.Tokens {
+	return credstore.Tokens{
+		AccessToken: t.AccessToken, RefreshToken: t.RefreshToken, ExpiresAt: t.ExpiresAt, Lifetime: t.Lifetime,
+		Scope: strings.Fields(t.Scope), Org: t.Org, ServerDate: t.ServerDate, Warnings: t.Warnings,
+	}
+}
+
+func failure(err error) *credstore.Failure {
+	var e *oauthflow.Error
+	if !errors.As(err, &e) {
+		return &credstore.Failure{Class: credstore.ClassTemporary, Text: "the request failed"}
+	}
+	f := &credstore.Failure{
+		Status: e.Status, Code: e.Code, Text: e.Text, RetryAfter: e.RetryAfter, ServerDate: e.ServerDate,
+		Broken: e.Broken || e.NotSent, Unprocessed: e.NotSent,
+	}
+	switch e.Class {
+	case oauthflow.ClassRefused:
+		f.Class = credstore.ClassRefused
+	case oauthflow.ClassClientDead:
+		f.Class = credstore.ClassClientDead
+	case oauthflow.ClassWrongRequest:
+		f.Class = credstore.ClassRequest
+	default:
+		f.Class = credstore.ClassTemporary
+	}
+	return f
+}
+
+// readSecret reads a token from a file, or from standard input for "-".
+func (a *App) readSecret(flag, path string) (secret.Secret, error) {
+	const limit = 1 << 20
+	in := a.Streams.In
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return secret.Secret{}, streams.Usage("%s: %w", flag, err)
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil {
+		return secret.Secret{}, streams.Usage("%s: reading %s: %w", flag, path, err)
+	}
+	text := strings.TrimSpace(string(b))
+	switch {
+	case len(b) > limit:
+		return secret.Secret{}, streams.Usage("%s: %s is larger than 1 MiB", flag, path)
+	case text == "":
+		return secret.Secret{}, streams.Usage("%s: %s holds no token", flag, path)
+	case strings.ContainsFunc(text, func(r rune) bool { return r < 0x21 || r > 0x7e }):
+		return secret.Secret{}, streams.Usage("%s: %s holds white space, control or non-ASCII characters inside the token", flag, path)
+	}
+	return secret.New(text), nil
+}
+
+// closeStore waits for what was begun.
+func closeStore(s *credstore.Store) { _ = s.Close(context.Background()) }
+
+func targetArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return streams.Usage("%s which target: see 'spendonce list' and '%s --help'", what, cmd.CommandPath())
+		case 1:
+			return nil
+		default:
+			return streams.Usage("one target at a time: see '%s --help'", cmd.CommandPath())
+		}
+	}
+}
+
+// completeTargets offers the names that are stored or configured.
+func (a *App) completeTargets(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if s, err := a.store(); err == nil {
+		if entries, err := s.List(); err == nil {
+			for _, e := range entries {
+				if e.Usable {
+					names = append(names, e.Target)
+				}
+			}
+		}
+	}
+	if c, err := a.config(); err == nil {
+		for name := range c.Targets {
+			names = append(names, name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

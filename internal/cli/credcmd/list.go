@@ -1,0 +1,158 @@
+package credcmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spendonce/spendonce/credstore"
+)
+
+type listOutput struct {
+	Version int          `json:"version"`
+	Targets []listTarget `json:"targets"`
+}
+
+type listTarget struct {
+	Target    string     `json:"target"`
+	Kind      string     `json:"kind"`  // oidc, static, unknown or "" if only configured
+	State     string     `json:"state"` // see stateOf
+	Account   string     `json:"account,omitempty"`
+	URL       string     `json:"url,omitempty"`
+	Issuer    string     `json:"issuer,omitempty"`
+	Scope     []string   `json:"scope,omitempty"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	NotBefore *time.Time `json:"not_before,omitempty"`
+	Override  string     `json:"override,omitempty"` // the variable that replaces the stored token
+}
+
+func (a *App) listCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the targets with account, expiry and state",
+		Long: `List the targets with account, expiry and state. No token is printed, no lock is
+taken and no server is asked.`,
+		Example: "  spendonce list\n  spendonce list --json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			s, err := a.store()
+			if err != nil {
+				return err
+			}
+			entries, err := s.List()
+			if err != nil {
+				return err
+			}
+			targets := a.listed(entries, time.Now())
+			if asJSON {
+				return json.NewEncoder(a.Streams.Out).Encode(listOutput{1, targets})
+			}
+			return a.printList(targets)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *App) listed(entries []credstore.Entry, now time.Time) []listTarget {
+	targets := []listTarget{}
+	for _, e := range entries {
+		t := listTarget{Target: e.Target, Kind: string(e.Kind), State: stateOf(e, now), URL: e.URL, Issuer: e.Issuer, Scope: e.Scope, Account: e.Email}
+		if t.Account == "" {
+			t.Account = e.Subject
+		}
+		if !e.ExpiresAt.IsZero() {
+			at := e.ExpiresAt.UTC()
+			t.ExpiresAt = &at
+		}
+		if !e.NotBefore.IsZero() {
+			at := e.NotBefore.UTC()
+			t.NotBefore = &at
+		}
+		if e.Override {
+			t.Override = credstore.OverrideVariable(e.Target)
+		}
+		targets = append(targets, t)
+	}
+	c, err := a.config()
+	if err != nil {
+		a.Streams.Warn(err.Error())
+		return targets
+	}
+	for name, t := range c.Targets {
+		if !slices.ContainsFunc(entries, func(e credstore.Entry) bool { return e.Target == name }) {
+			targets = append(targets, listTarget{Target: name, State: "not signed in", URL: t.URL, Issuer: t.Issuer})
+		}
+	}
+	slices.SortFunc(targets, func(x, y listTarget) int { return strings.Compare(x.Target, y.Target) })
+	return targets
+}
+
+// stateOf says in a word or two what a target is good for now.
+func stateOf(e credstore.Entry, now time.Time) string {
+	switch {
+	case e.Err != nil:
+		return "session file unreadable"
+	case !e.Usable:
+		return "not ours"
+	case e.Kind == credstore.KindStatic:
+		return "static"
+	case e.LoginRequired:
+		return "login required"
+	case e.ExpiresAt.IsZero():
+		return "valid, expiry unknown"
+	case e.ExpiresAt.After(now):
+		return "valid"
+	case !e.Refreshable:
+		return "login required"
+	case !e.NotBefore.IsZero():
+		return "waiting before the next try"
+	default:
+		return "expired, refreshed on use"
+	}
+}
+
+func (a *App) printList(targets []listTarget) error {
+	if len(targets) == 0 {
+		fmt.Fprintln(a.Streams.Err, "no targets yet: sign in with 'spendonce login NAME --issuer URL --client-id ID'")
+		return nil
+	}
+	w := tabwriter.NewWriter(a.Streams.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TARGET\tKIND\tACCOUNT\tEXPIRES\tSTATE")
+	for _, t := range targets {
+		expires := "-"
+		if t.ExpiresAt != nil {
+			expires = t.ExpiresAt.Format(time.RFC3339)
+		}
+		state := t.State
+		if t.Override != "" {
+			state += ", overridden by " + t.Override
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(t.Target), orDash(t.Kind), orDash(printable(t.Account)), expires, state)
+	}
+	return w.Flush()
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// printable keeps names from a shared file and words from a server from
+// steering the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,68 @@
+package credcmd
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/internal/cli/streams"
+)
+
+func (a *App) logoutCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "logout TARGET",
+		Short: "Remove what is stored for a target",
+		Long: `Remove what is stored for a target. A refresh that is under way elsewhere does
+not bring it back.`,
+		Example:           "  spendonce logout example\n  spendonce logout --all",
+		ValidArgsFunction: a.completeTargets,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if all && len(args) == 0 {
+				return nil
+			}
+			if all {
+				return streams.Usage("--all and a target exclude each other")
+			}
+			return targetArg("say")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.changeStore()
+			if err != nil {
+				return err
+			}
+			defer closeStore(s)
+			if all {
+				entries, err := s.List()
+				if err != nil {
+					return err
+				}
+				args = args[:0]
+				for _, e := range entries {
+					if e.Usable {
+						args = append(args, e.Target)
+					}
+				}
+			}
+			var failed []error
+			for _, target := range args {
+				err := s.Remove(cmd.Context(), target)
+				if all && errors.Is(err, credstore.ErrNoCredential) {
+					continue // somebody else was quicker
+				}
+				if err != nil {
+					failed = append(failed, err)
+					continue
+				}
+				if !a.Streams.Quiet {
+					fmt.Fprintf(a.Streams.Err, "signed out of %s\n", target)
+				}
+			}
+			return errors.Join(failed...)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all targets that this program can use")
+	return cmd
+}

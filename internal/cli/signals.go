@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/spendonce/spendonce/internal/cli/streams"
+)
+
+// signals lets an exchange that has begun end before the process does. The
+// first SIGINT, SIGTERM or SIGHUP ends a wait at once and is deferred during
+// an exchange; the second ends everything at once. SIGTSTP is deferred while
+// a lock is held: a stopped holder would stand in everybody's way.
+type signals struct {
+	s      *streams.Streams
+	cancel context.CancelCauseFunc
+	in     chan os.Signal
+	done   chan struct{}
+
+	mu        sync.Mutex
+	interrupt func(cancel func()) bool
+	first     syscall.Signal // the signal that ended the context
+
+	// holders hold it for reading, a stop for writing.
+	stopping sync.RWMutex
+}
+
+func watchSignals(s *streams.Streams) (context.Context, *signals) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	g := &signals{s: s, cancel: cancel, in: make(chan os.Signal, 4), done: make(chan struct{})}
+	signal.Notify(g.in, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGTSTP)
+	go g.run()
+	return ctx, g
+}
+
+// set says how to ask whether something must not be interrupted.
+func (g *signals) set(interrupt func(cancel func()) bool) {
+	g.mu.Lock()
+	g.interrupt = interrupt
+	g.mu.Unlock()
+}
+
+// hold keeps stops away until its result is called.
+func (g *signals) hold() func() {
+	g.stopping.RLock()
+	return g.stopping.RUnlock
+}
+
+func (g *signals) run() {
+	got := 0
+	for {
+		select {
+		case <-g.done:
+			return
+		case sig := <-g.in:
+			if sig == syscall.SIGTSTP {
+				g.stopping.Lock()
+				stopSelf()
+				g.stopping.Unlock()
+				continue
+			}
+			n, _ := sig.(syscall.Signal)
+			if got++; got > 1 {
+				os.Exit(128 + int(n))
+			}
+			g.end(n)
+		}
+	}
+}
+
+func (g *signals) end(sig syscall.Signal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	stop := func() {
+		g.first = sig
+		g.cancel(streams.ErrInterrupted)
+	}
+	if g.interrupt == nil {
+		stop()
+	} else if !g.interrupt(stop) && !g.s.Quiet {
+		fmt.Fprintln(g.s.Err, "spendonce: finishing the refresh that has begun; once more ends at once and may lose the session")
+	}
+}
+
+// ended returns the signal that ended the context, or 0.
+func (g *signals) ended() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return int(g.first)
+}
+
+func (g *signals) finish() {
+	signal.Stop(g.in)
+	close(g.done)
+}

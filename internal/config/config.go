@@ -1,0 +1,145 @@
+// Package config reads the user's configuration. It never writes it: the file
+// is the user's, and a library that rewrites TOML loses their comments.
+//
+//	[targets.example]
+//	url       = "https://mcp.example.com"
+//	issuer    = "https://login.example.com"
+//	client_id = "abc"
+//	scopes    = ["read", "offline_access"]
+//
+//	[lock]
+//	stale_after = "60s"
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// maxSize bounds what is read of the file.
+const maxSize = 1 << 20
+
+// Config is the whole file; a missing file is an empty one.
+type Config struct {
+	Path    string            `toml:"-"`
+	Targets map[string]Target `toml:"targets"`
+	Lock    Lock              `toml:"lock"`
+}
+
+// Target is one remote service. Empty members are not configured.
+type Target struct {
+	URL                   string   `toml:"url"`
+	Hosts                 []string `toml:"hosts"` // further origins that may get the token
+	Issuer                string   `toml:"issuer"`
+	TokenEndpoint         string   `toml:"token_endpoint"`
+	AuthorizationEndpoint string   `toml:"authorization_endpoint"`
+	RevocationEndpoint    string   `toml:"revocation_endpoint"`
+	ClientID              string   `toml:"client_id"`
+	Scopes                []string `toml:"scopes"`
+	Resource              string   `toml:"resource"`
+	Dialect               string   `toml:"dialect"`    // "oauth2" (default) or "hypaware"
+	LockScope             string   `toml:"lock_scope"` // "target" (default) or "store"
+}
+
+// Lock holds the lock's one constant.
+type Lock struct {
+	StaleAfter Duration `toml:"stale_after"`
+}
+
+// Duration is written as Go writes one: "90s", "2m".
+type Duration time.Duration
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%.40q is no duration like \"60s\"", text)
+	}
+	if v <= 0 {
+		return fmt.Errorf("%.40q is not positive", text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// DefaultPath is $XDG_CONFIG_HOME/spendonce/config.toml, else below
+// ~/.config. It is "" if the environment names neither.
+func DefaultPath() string {
+	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "spendonce", "config.toml")
+	}
+	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".config", "spendonce", "config.toml")
+	}
+	return ""
+}
+
+// Load reads the file at path. Unknown keys are errors: a misspelt endpoint
+// must not be a silent default. Errors name the path and the line and never
+// quote a value.
+func Load(path string) (*Config, error) {
+	c := &Config{Path: path}
+	if path == "" {
+		return c, nil
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	b, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
+	}
+	if len(b) > maxSize {
+		return nil, fmt.Errorf("the configuration %s is larger than 1 MiB", path)
+	}
+	if err := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields().Decode(c); err != nil {
+		return nil, describe(path, err)
+	}
+	for name, t := range c.Targets {
+		if err := t.check(); err != nil {
+			return nil, fmt.Errorf("%s: target %.80q: %w", path, name, err)
+		}
+	}
+	return c, nil
+}
+
+func describe(path string, err error) error {
+	var strict *toml.StrictMissingError
+	if errors.As(err, &strict) && len(strict.Errors) > 0 {
+		row, _ := strict.Errors[0].Position()
+		return fmt.Errorf("%s:%d: unknown key %q", path, row, strict.Errors[0].Key())
+	}
+	var syntax *toml.DecodeError
+	if errors.As(err, &syntax) {
+		row, column := syntax.Position()
+		return fmt.Errorf("%s:%d:%d: %s", path, row, column, syntax.Error())
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+func (t Target) check() error {
+	switch t.Dialect {
+	case "", "oauth2", "hypaware":
+	default:
+		return fmt.Errorf("dialect %.40q is neither \"oauth2\" nor \"hypaware\"", t.Dialect)
+	}
+	switch t.LockScope {
+	case "", "target", "store":
+	default:
+		return fmt.Errorf("lock_scope %.40q is neither \"target\" nor \"store\"", t.LockScope)
+	}
+	return nil
+}
