@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spendonce/spendonce/internal/secret"
@@ -152,9 +153,11 @@ func connectionError(ctx context.Context, out outgoing, w *watch, err error) *Er
 		e.cause = ctx.Err()
 		err = errBound
 	}
-	// Such an error can quote the server, as "malformed HTTP response" does.
 	if red := newRedactor(out.sent); e.Broken {
-		e.Text = "sent, but no whole answer came back: " + red.excerpt(err.Error(), 160)
+		// What Go quotes here is what the server sent, as in "malformed HTTP
+		// response": perhaps a token, and surely no explanation.
+		why, _, _ := strings.Cut(err.Error(), `"`)
+		e.Text = "sent, but no whole answer came back: " + red.excerpt(why, 160)
 	} else {
 		e.Text = "not sent: " + red.clean(err.Error(), 160)
 	}
