@@ -127,7 +127,7 @@ func redirectAllowed(registered []string, asked string) bool {
 func withoutLoopbackPort(uri string) string {
 	const scheme = "http://"
 	u, err := url.Parse(uri)
-	if err != nil || !strings.HasPrefix(uri, scheme+u.Host) || u.Port() == "" || u.User != nil {
+	if err != nil || !strings.HasPrefix(uri, scheme+u.Host) || u.Port() == "" { // with a user part, the prefix is another
 		return uri
 	}
 	if ip := net.ParseIP(u.Hostname()); ip == nil || !ip.IsLoopback() {

@@ -60,12 +60,13 @@ func (s *TokenServer) redeemCode(q *request, client Client, now time.Time) (*pai
 	case !isVerifier(p.Get("code_verifier")) || subtle.ConstantTimeCompare([]byte(challenge), []byte(c.challenge)) != 1:
 		return nil, oauthError(400, "invalid_grant", "the code verifier does not match")
 	}
-	c.family = &family{account: c.account, client: c.client, scope: c.scope, resource: c.resource,
+	f := &family{account: c.account, client: c.client, scope: c.scope, resource: c.resource,
 		nonce: c.nonce, authTime: now}
-	if bad := wrongTarget(q, c.family); bad != nil {
+	if bad := wrongTarget(q, f); bad != nil {
 		return nil, bad
 	}
-	return s.signIn(c.family, now), nil
+	c.family = f
+	return s.signIn(f, now), nil
 }
 
 // signIn gives a new family its first tokens. mu is held.

@@ -82,7 +82,7 @@ func TestTheResourceOpensToLiveAccessTokensOnly(t *testing.T) {
 }
 
 func TestRevocationEndsASessionOrOneAccessToken(t *testing.T) {
-	s := start(t, spendoncetest.TokenServerConfig{})
+	s := start(t, spendoncetest.TokenServerConfig{Clients: []spendoncetest.Client{{ID: "first"}, {ID: "other"}}})
 	one, two := s.NewSession("alice"), s.NewSession("bob")
 	revoke := func(token string) answer {
 		return postForm(t, s.RevocationURL(), "token", token, "client_id", s.ClientID())
@@ -99,7 +99,10 @@ func TestRevocationEndsASessionOrOneAccessToken(t *testing.T) {
 	if a := postForm(t, s.RevocationURL(), "token", "x", "client_id", "stranger"); a.status != 401 {
 		t.Fatal("an unknown client")
 	}
-	if c := s.Counters(); c.Revocations != 4 || c.FamiliesRevoked != 1 {
+	if a := postForm(t, s.RevocationURL(), "token", one.RefreshToken.Reveal(), "client_id", "other"); a.status != 400 || !s.Spendable(one.RefreshToken.Reveal()) {
+		t.Fatal("another client's token")
+	}
+	if c := s.Counters(); c.Revocations != 5 || c.FamiliesRevoked != 1 {
 		t.Fatalf("counters: %+v", c)
 	}
 }

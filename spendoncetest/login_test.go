@@ -156,8 +156,10 @@ func TestACodeIsUsedUpByAnyAttempt(t *testing.T) {
 		"another verifier":     {"code_verifier", strings.Repeat("a", 43)},
 		"a short verifier":     {"code_verifier", "abc"},
 		"another redirect URI": {"redirect_uri", "http://127.0.0.1:41998/callback"},
+		"another client":       {"client_id", "two"},
 	} {
-		s := start(t, spendoncetest.TokenServerConfig{})
+		s := start(t, spendoncetest.TokenServerConfig{Clients: []spendoncetest.Client{
+			{ID: "one", RedirectURIs: []string{"http://127.0.0.1/callback"}}, {ID: "two"}}})
 		code := signIn(t, s).Query().Get("code")
 		if a := redeem(t, s, code, kv...); a.status != 400 || a.text("error") != "invalid_grant" {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
@@ -179,6 +181,29 @@ func TestReuseOfACodeRevokesWhatItGave(t *testing.T) {
 		t.Fatal("what the code gave lives on")
 	}
 	if c := s.Counters(); c.DoubleSpends != 1 || c.FamiliesRevoked != 1 || c.LiveFamilies != 0 {
+		t.Fatalf("counters: %+v", c)
+	}
+}
+
+func TestAResourceOutsideTheGrantIsRefusedOnEveryLeg(t *testing.T) {
+	const granted, other = "https://a.example/mcp", "https://b.example/mcp"
+	s := start(t, spendoncetest.TokenServerConfig{})
+	wrong := signIn(t, s, "resource", granted).Query().Get("code")
+	if a := redeem(t, s, wrong, "resource", other); a.text("error") != "invalid_target" {
+		t.Fatalf("the code: %d", a.status)
+	}
+	if a := redeem(t, s, wrong); a.text("error") != "invalid_grant" || s.Counters().FamiliesRevoked != 0 {
+		t.Fatalf("the code again: %d", a.status)
+	}
+	a := redeem(t, s, signIn(t, s, "resource", granted).Query().Get("code"), "resource", granted)
+	rt := a.text("refresh_token")
+	for _, tt := range []struct{ resource, want string }{{other, "invalid_target"}, {granted, ""}} {
+		a := postForm(t, s.TokenEndpoint(), "grant_type", "refresh_token", "refresh_token", rt, "resource", tt.resource)
+		if a.text("error") != tt.want {
+			t.Errorf("%s: %d %s", tt.resource, a.status, a.text("error"))
+		}
+	}
+	if c := s.Counters(); c.LiveFamilies != 1 || c.DoubleSpends != 1 {
 		t.Fatalf("counters: %+v", c)
 	}
 }

@@ -224,3 +224,28 @@ func TestOnlyLoopbackIsListenedOn(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkRefresh(b *testing.B) {
+	s, err := spendoncetest.StartTokenServer(spendoncetest.TokenServerConfig{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	rt := s.NewSession("alice").RefreshToken.Reveal()
+	for b.Loop() {
+		resp, err := http.PostForm(s.TokenEndpoint(), form("grant_type", "refresh_token", "refresh_token", rt))
+		if err != nil {
+			b.Fatal(err)
+		}
+		var got struct {
+			Refresh string `json:"refresh_token"`
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
+			b.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		rt = got.Refresh
+	}
+}
