@@ -1,0 +1,5 @@
+//go:build !race
+
+package lockmodel_test
+
+const raceEnabled = false
