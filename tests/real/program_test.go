@@ -209,6 +209,37 @@ func (u *user) mustRun(ctx context.Context, args ...string) result {
 	return r
 }
 
+// needs skips a test of something that the program does not claim to do: its
+// help for the command does not have the word.
+func (u *user) needs(ctx context.Context, word string, command ...string) {
+	u.t.Helper()
+	help := u.mustRun(ctx, append(command, "--help")...)
+	if !strings.Contains(strings.ToLower(help.stdout), word) {
+		u.t.Skipf("the help of %q does not speak of %q", strings.Join(command, " "), word)
+	}
+}
+
+// listed is one target as "list --json" shows it.
+type listed struct {
+	Target  string `json:"target"`
+	State   string `json:"state"`
+	Account string `json:"account"`
+	Issuer  string `json:"issuer"`
+}
+
+func (u *user) list(ctx context.Context) []listed {
+	u.t.Helper()
+	r := u.mustRun(ctx, "list", "--json")
+	var document struct {
+		Version int      `json:"version"`
+		Targets []listed `json:"targets"`
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &document); err != nil || document.Version != 1 {
+		u.t.Fatalf("list: version %d, %v: %v", document.Version, err, r)
+	}
+	return document.Targets
+}
+
 // storm starts n processes with the same arguments behind a barrier, opens it
 // when all of them stand there, and returns when all have ended.
 func (u *user) storm(ctx context.Context, n int, args ...string) []result {

@@ -1,6 +1,7 @@
 package real_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spendonce/spendonce/tests/real/fositeserver"
 )
 
 // slowAnswer makes sure that processes meet an exchange under way: the server
@@ -112,6 +115,32 @@ func TestForcedRefreshReplacesAFreshToken(t *testing.T) {
 	})
 }
 
+// No edit of the store here: the token ends by itself.
+func TestTokenThatEndsByItselfIsReplaced(t *testing.T) {
+	ctx := testContext(t)
+	s, err := fositeserver.Start(fositeserver.Config{AccessTokenLifetime: 4 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	u := newUser(t, s)
+	u.mustLogin(ctx)
+	old := u.accessToken()
+	for s.Live(ctx, old) {
+		if ctx.Err() != nil {
+			t.Fatal("a token of four seconds does not end")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	token := oneToken(t, s, u.storm(ctx, 8, "token", target))
+	if token == old {
+		t.Error("the expired token was handed out")
+	}
+	if n := s.Tap().TokenPosts("refresh_token"); n != 1 {
+		t.Errorf("%d refreshes, want 1: %v", n, s.Tap().Log())
+	}
+}
+
 // Somebody else used an old copy of the session. The server ends it, and the
 // program has to say so, keep what it has, and not ask again.
 func TestSessionThatTheServerEndedAsksForALogin(t *testing.T) {
@@ -141,7 +170,7 @@ func TestSessionThatTheServerEndedAsksForALogin(t *testing.T) {
 			if r.code != exitLoginRequired || r.stdout != "" {
 				t.Errorf("attempt %d: want exit %d and nothing on stdout: %v", attempt+1, exitLoginRequired, r)
 			}
-			if !strings.Contains(r.stderr, "login required") {
+			if !strings.Contains(r.stderr, "spendonce login "+target) {
 				t.Errorf("attempt %d does not say that a login is required: %v", attempt+1, r)
 			}
 		}
@@ -150,6 +179,9 @@ func TestSessionThatTheServerEndedAsksForALogin(t *testing.T) {
 		}
 		if u.refreshToken() != current {
 			t.Error("the record was not kept")
+		}
+		if listed := u.list(ctx); len(listed) != 1 || listed[0].State != "login required" {
+			t.Errorf("listed: %+v", listed)
 		}
 
 		u.mustLogin(ctx)
@@ -204,40 +236,55 @@ func TestHolderKilledInMidExchangeLeavesAClearError(t *testing.T) {
 	})
 }
 
-// Somebody logs out while a refresh is under way. What the refresh brings must
-// neither be stored nor stay alive at the server.
-func TestLogoutDuringARefreshLeavesNothingBehind(t *testing.T) {
+// Somebody logs out while a refresh is under way. Who asked before it gets an
+// answer, and the record does not come back.
+func TestLogoutDuringARefreshIsFinal(t *testing.T) {
 	underEach(t, func(t *testing.T, _ judge, s server) {
 		ctx := testContext(t)
 		u := newUser(t, s)
-		u.mustLogin(ctx)
-		u.expire()
-		decided, release := s.Tap().HoldNextAnswer()
-		defer release()
-		refresh := u.start(ctx, nil, "token", target)
-		select {
-		case <-decided:
-		case <-ctx.Done():
-			t.Fatal("no token request arrived")
-		}
-		u.mustRun(ctx, "logout", target)
-		release()
-		r := refresh.wait()
-		if r.code != exitOK || r.token() == "" {
-			t.Errorf("who asked before the logout got no answer: %v", r)
-		}
+		logoutDuringRefresh(ctx, t, u)
 		if u.store()[target] != nil {
 			t.Error("the record came back")
-		}
-		for secret, kind := range s.Tap().Secrets() {
-			if kind == "refresh_token" && s.RefreshLive(ctx, secret) {
-				t.Error("a refresh token of the session is still live")
-			}
 		}
 		if r := u.run(ctx, "token", target); r.code != exitNoCredential {
 			t.Errorf("after logout: want exit %d: %v", exitNoCredential, r)
 		}
 	})
+}
+
+// What that refresh brought is nobody's any more, and only the program that
+// got it can end it.
+func TestLogoutDuringARefreshEndsTheSessionAtTheServer(t *testing.T) {
+	underEach(t, func(t *testing.T, _ judge, s server) {
+		ctx := testContext(t)
+		u := newUser(t, s)
+		u.needs(ctx, "revoke", "logout")
+		logoutDuringRefresh(ctx, t, u)
+		for secret, kind := range s.Tap().Secrets() {
+			if kind == "refresh_token" && s.RefreshLive(ctx, secret) {
+				t.Errorf("a refresh token of the session is still live: %v", s.Tap().Log())
+			}
+		}
+	})
+}
+
+func logoutDuringRefresh(ctx context.Context, t *testing.T, u *user) {
+	t.Helper()
+	u.mustLogin(ctx)
+	u.expire()
+	decided, release := u.server.Tap().HoldNextAnswer()
+	defer release()
+	refresh := u.start(ctx, nil, "token", target)
+	select {
+	case <-decided:
+	case <-ctx.Done():
+		t.Fatal("no token request arrived")
+	}
+	u.mustRun(ctx, "logout", target)
+	release()
+	if r := refresh.wait(); r.code != exitOK || r.token() == "" {
+		t.Errorf("who asked before the logout got no answer: %v", r)
+	}
 }
 
 // Every test above ends with a search for secrets. This one shows that the

@@ -41,11 +41,15 @@ type judge struct {
 
 	// asksConsent: there is a button to say no.
 	asksConsent bool
+
+	// account is how the ID token names who signed in, if there is one. zitadel
+	// tells the mail address to who asks the userinfo endpoint only.
+	account string
 }
 
 var judges = []judge{
 	{name: "fosite", start: startFosite, revokesFamily: true, asksConsent: true},
-	{name: "zitadel", start: startZitadel},
+	{name: "zitadel", start: startZitadel, account: "id1"},
 }
 
 func startFosite(t *testing.T) server {

@@ -179,6 +179,12 @@ func (s *Server) RefreshLive(ctx context.Context, refreshToken string) bool {
 // introspects asks for one kind only: fosite takes the kind for a hint and
 // goes on to look for the other.
 func (s *Server) introspects(ctx context.Context, token string, kind fosite.TokenUse) bool {
+	live := false
+	s.tap.Alone(func() { live = s.accepts(ctx, token, kind) })
+	return live
+}
+
+func (s *Server) accepts(ctx context.Context, token string, kind fosite.TokenUse) bool {
 	found, _, err := s.provider.IntrospectToken(ctx, token, kind, new(fosite.DefaultSession))
 	return err == nil && found == kind
 }
@@ -187,23 +193,30 @@ func (s *Server) introspects(ctx context.Context, token string, kind fosite.Toke
 // server does that forgets a session or changes a key. The revocation endpoint
 // would not do: fosite ends the refresh token along with it.
 func (s *Server) KillAccessToken(ctx context.Context, accessToken string) error {
-	if !s.Live(ctx, accessToken) {
-		return errors.New("the access token is not live")
-	}
-	return s.store.DeleteAccessTokenSession(ctx, s.strategy.AccessTokenSignature(ctx, accessToken))
+	err := errors.New("the access token is not live")
+	s.tap.Alone(func() {
+		if s.accepts(ctx, accessToken, fosite.AccessToken) {
+			err = s.store.DeleteAccessTokenSession(ctx, s.strategy.AccessTokenSignature(ctx, accessToken))
+		}
+	})
+	return err
 }
 
 // EndSession revokes the family that a refresh token belongs to, as an
 // administrator would.
-func (s *Server) EndSession(ctx context.Context, refreshToken string) error {
-	session, err := s.store.GetRefreshTokenSession(ctx, s.strategy.RefreshTokenSignature(ctx, refreshToken), nil)
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		s.store.RevokeRefreshToken(ctx, session.GetID()),
-		s.store.RevokeAccessToken(ctx, session.GetID()),
-	)
+func (s *Server) EndSession(ctx context.Context, refreshToken string) (err error) {
+	s.tap.Alone(func() {
+		session, found := s.store.GetRefreshTokenSession(ctx, s.strategy.RefreshTokenSignature(ctx, refreshToken), nil)
+		if found != nil {
+			err = found
+			return
+		}
+		err = errors.Join(
+			s.store.RevokeRefreshToken(ctx, session.GetID()),
+			s.store.RevokeAccessToken(ctx, session.GetID()),
+		)
+	})
+	return err
 }
 
 func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) {
@@ -256,7 +269,7 @@ func (s *Server) introspect(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
-	if !s.Live(r.Context(), fosite.AccessTokenFromRequest(r)) {
+	if !s.accepts(r.Context(), fosite.AccessTokenFromRequest(r), fosite.AccessToken) {
 		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
 		http.Error(w, "not signed in", http.StatusUnauthorized)
 		return

@@ -33,10 +33,12 @@ type Tap struct {
 	tokenPath string
 	next      http.Handler
 
-	// serial is held while the server handles one POST. The stores that the
-	// servers ship look a refresh token up and retire it in two separate steps,
-	// so two truly simultaneous uses of one token would both succeed and go
-	// unnoticed. One at a time, every second use is a use of a retired token.
+	// serial is held while the server handles one request. The stores that the
+	// servers ship are not ready for two: each looks a refresh token up and
+	// retires it in two separate steps, so two simultaneous uses of one token
+	// may both succeed and go unnoticed, and each has a map that one path
+	// touches without its mutex. One at a time, every second use is a use of a
+	// retired token.
 	serial sync.Mutex
 
 	mu      sync.Mutex
@@ -113,6 +115,14 @@ func (t *Tap) Secrets() map[string]string {
 	return maps.Clone(t.secrets)
 }
 
+// Alone runs f while the server handles no request. A test that asks the server
+// something behind the back of its clients does it so.
+func (t *Tap) Alone(f func()) {
+	t.serial.Lock()
+	defer t.serial.Unlock()
+	f()
+}
+
 func (t *Tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	entry := &Entry{Method: r.Method, Path: r.URL.Path}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -137,7 +147,7 @@ func (t *Tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t.mu.Unlock()
 
 	answer := &answer{header: http.Header{}}
-	t.handle(answer, r)
+	t.Alone(func() { t.next.ServeHTTP(answer, r) })
 
 	t.mu.Lock()
 	entry.Status = answer.code()
@@ -166,14 +176,6 @@ func (t *Tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	answer.copyTo(w)
-}
-
-func (t *Tap) handle(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodPost {
-		t.serial.Lock()
-		defer t.serial.Unlock()
-	}
-	t.next.ServeHTTP(w, r)
 }
 
 func (t *Tap) noteForm(form url.Values) {

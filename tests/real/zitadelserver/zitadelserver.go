@@ -125,8 +125,12 @@ func (s *Server) Live(ctx context.Context, accessToken string) bool {
 // RefreshLive tells whether a refresh token could be spent now. It does not
 // spend it.
 func (s *Server) RefreshLive(ctx context.Context, refreshToken string) bool {
-	_, err := s.store.TokenRequestByRefreshToken(ctx, refreshToken)
-	return err == nil
+	live := false
+	s.tap.Alone(func() {
+		_, err := s.store.TokenRequestByRefreshToken(ctx, refreshToken)
+		live = err == nil
+	})
+	return live
 }
 
 // KillAccessToken ends one access token and leaves its family alone.
@@ -152,7 +156,7 @@ func (s *Server) revoke(ctx context.Context, token, kind string) error {
 // ask goes past the tap: what a test asks is not what a client sent.
 func (s *Server) ask(request *http.Request) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
-	s.inner.ServeHTTP(answer, request)
+	s.tap.Alone(func() { s.inner.ServeHTTP(answer, request) })
 	return answer
 }
 
