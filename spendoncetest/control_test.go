@@ -164,7 +164,7 @@ func TestServePrintsWhereItIsAndWhatItCounted(t *testing.T) {
 	if ready.Event != "ready" || ready.Version != 1 || ready.Password == "" || ready.ClientID == "" {
 		t.Fatalf("%+v", ready)
 	}
-	req, err := http.NewRequestWithContext(ctx, "POST", ready.ControlURL+"sessions", strings.NewReader(`{"account":"alice"}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, ready.ControlURL+"sessions", strings.NewReader(`{"account":"alice"}`))
 	must(t, err)
 	req.Header.Set(ready.ControlHeader, ready.ControlSecret)
 	resp, err := http.DefaultClient.Do(req)

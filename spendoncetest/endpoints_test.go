@@ -10,7 +10,7 @@ import (
 
 func get(t *testing.T, url, bearer string) answer {
 	t.Helper()
-	req, err := http.NewRequestWithContext(withDeadline(t), "GET", url, nil)
+	req, err := http.NewRequestWithContext(withDeadline(t), http.MethodGet, url, nil)
 	must(t, err)
 	if bearer != "" {
 		req.Header.Set("Authorization", "Bearer "+bearer)
@@ -272,7 +272,7 @@ func TestTheLogShowsWhatHappenedAndNoToken(t *testing.T) {
 		status  int
 		outcome string
 	}{{200, "ok"}, {400, "invalid_grant"}} {
-		if e := log[i]; e.Method != "POST" || e.Path != "/token" || e.Token != session.RefreshToken.Fingerprint() || e.Status != want.status || e.Outcome != want.outcome {
+		if e := log[i]; e.Method != http.MethodPost || e.Path != "/token" || e.Token != session.RefreshToken.Fingerprint() || e.Status != want.status || e.Outcome != want.outcome {
 			t.Errorf("entry %d: %+v", i, e)
 		}
 	}

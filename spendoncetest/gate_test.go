@@ -14,7 +14,7 @@ import (
 func formRequest(t *testing.T, to string, kv ...string) (*http.Request, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(withDeadline(t))
-	req, err := http.NewRequestWithContext(ctx, "POST", to, strings.NewReader(form(kv...).Encode()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form(kv...).Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}

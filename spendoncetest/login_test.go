@@ -325,9 +325,11 @@ func verified(t *testing.T, jwt string, jwks answer) (claims map[string]any) {
 		must(t, err)
 		return b
 	}
-	key := jwks.m["keys"].([]any)[0].(map[string]any)
-	pub, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(),
-		slices.Concat([]byte{4}, dec(key["x"].(string)), dec(key["y"].(string))))
+	var set struct {
+		Keys []struct{ X, Y string }
+	}
+	must(t, json.Unmarshal([]byte(jwks.body), &set))
+	pub, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, dec(set.Keys[0].X), dec(set.Keys[0].Y)))
 	must(t, err)
 	sum, sig := sha256.Sum256([]byte(parts[0]+"."+parts[1])), dec(parts[2])
 	if !ecdsa.Verify(pub, sum[:], new(big.Int).SetBytes(sig[:32]), new(big.Int).SetBytes(sig[32:])) {
@@ -338,8 +340,8 @@ func verified(t *testing.T, jwt string, jwks answer) (claims map[string]any) {
 }
 
 func client(t *testing.T, id *spendoncetest.Identity) *http.Client {
-	tr := http.DefaultTransport.(*http.Transport).Clone()
-	tr.TLSClientConfig = id.Client()
+	t.Helper()
+	tr := &http.Transport{TLSClientConfig: id.Client()}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr}
 }

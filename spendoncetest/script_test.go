@@ -158,7 +158,7 @@ func TestTheQueueServesWhomItFits(t *testing.T) {
 	s := start(t, spendoncetest.TokenServerConfig{})
 	at := s.NewSession("alice").AccessToken.Reveal()
 	get := func(path string) int {
-		req, err := http.NewRequestWithContext(withDeadline(t), "GET", s.ResourceURL()+path, nil)
+		req, err := http.NewRequestWithContext(withDeadline(t), http.MethodGet, s.ResourceURL()+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,6 +35,7 @@ func start(t *testing.T, cfg spendoncetest.TokenServerConfig) *spendoncetest.Tok
 }
 
 func withDeadline(t *testing.T) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx

@@ -39,20 +39,20 @@ func (f Finding) String() string {
 }
 
 // Absent fails the test for every finding.
-func Absent(t testing.TB, values []Value, in Places) {
-	t.Helper()
-	for _, f := range Search(t, values, in) {
-		t.Errorf("a secret leaked: %v", f)
+func Absent(tb testing.TB, values []Value, in Places) {
+	tb.Helper()
+	for _, f := range Search(tb, values, in) {
+		tb.Errorf("a secret leaked: %v", f)
 	}
 }
 
 // Search returns all findings, at most one for a value and place. A search
 // that cannot find anything, for want of values or places, ends the test.
-func Search(t testing.TB, values []Value, in Places) []Finding {
-	t.Helper()
+func Search(tb testing.TB, values []Value, in Places) []Finding {
+	tb.Helper()
 	found, err := Find(values, in)
 	if err != nil {
-		t.Fatalf("searching for secrets: %v", err)
+		tb.Fatalf("searching for secrets: %v", err)
 	}
 	return found
 }
