@@ -57,7 +57,8 @@ var imports = []row{
 	{
 		pkg: "internal/cli",
 		ours: []string{
-			"bearer", "broker", "credstore", "internal/cli/credcmd", "internal/cli/leasecmd", "internal/cli/mcpcmd",
+			"bearer", "broker", "credstore", "internal/cli/credcmd", "internal/cli/democmd", "internal/cli/leasecmd",
+			"internal/cli/mcpcmd", "internal/cli/streams",
 			"internal/clientconf", "internal/config", "internal/helper", "internal/procfs",
 			"lease", "lockfile", "mcpproxy", "oauthflow", "peercred", "spendoncetest",
 		},
@@ -66,8 +67,8 @@ var imports = []row{
 	{
 		pkg: "internal/cli/credcmd",
 		ours: []string{
-			"bearer", "credstore", "internal/clientconf", "internal/config", "internal/helper", "internal/procfs",
-			"lockfile", "oauthflow", "spendoncetest",
+			"bearer", "credstore", "internal/cli/streams", "internal/clientconf", "internal/config", "internal/helper",
+			"internal/procfs", "lockfile", "oauthflow", "spendoncetest",
 		},
 		modules: []string{"github.com/go-json-experiment/json", "github.com/spf13/cobra", "golang.org/x/oauth2", "golang.org/x/sys", "golang.org/x/term"},
 	},
@@ -81,12 +82,19 @@ var imports = []row{
 		ours:    []string{"bearer", "credstore", "internal/clientconf", "internal/config", "mcpproxy", "oauthflow"},
 		modules: []string{"github.com/spf13/cobra"},
 	},
+	{
+		pkg:     "internal/cli/democmd",
+		ours:    []string{"credstore", "internal/cli/streams", "spendoncetest"},
+		modules: []string{"github.com/spf13/cobra", "golang.org/x/sys"},
+	},
+	{pkg: "internal/cli/streams", modules: []string{"golang.org/x/term"}},
 	{pkg: "internal/config", modules: []string{"github.com/pelletier/go-toml/v2"}},
 	{pkg: "internal/helper", modules: []string{"github.com/go-json-experiment/json"}},
 	{pkg: "internal/clientconf", ours: []string{"internal/durable"}, modules: []string{"github.com/tailscale/hujson"}},
 
 	// For tests, ours and users'.
 	{pkg: "spendoncetest", ours: []string{"broker", "lease"}},
+	{pkg: "spendoncetest/canary"},
 	{pkg: "internal/durable/durabletest", ours: []string{"internal/durable"}, modules: []string{"golang.org/x/sys"}},
 	{pkg: "internal/lockmodel", alone: true},
 }
@@ -117,6 +125,9 @@ var (
 	// the last step before a socket, a private file or the stdout that was
 	// asked for.
 	reveals = map[string]string{
+		"internal/cli/credcmd/token.go":  "prints the token that was asked for",
+		"spendoncetest/canary/canary.go": "must know a secret to search for it",
+
 		"credstore/record.go":  "writes the store",
 		"credstore/session.go": "writes the session file",
 		"credstore/source.go":  "hands the access token to x/oauth2, whose Token holds strings",
@@ -132,10 +143,16 @@ var (
 	writes = map[string]struct {
 		calls  []string
 		reason string
-	}{}
+	}{
+		"internal/cli/democmd/demo.go":   {[]string{"os.MkdirTemp", "os.RemoveAll"}, "the demo plays in a temporary directory of its own"},
+		"internal/cli/democmd/naive.go":  {[]string{"os.WriteFile"}, "the client without a lock writes as such clients do"},
+		"internal/cli/democmd/scenes.go": {[]string{"os.Mkdir", "os.OpenFile", "os.Remove"}, "fills a small disk of its own, and makes room again"},
+	}
 
 	// sleeps are the files that wait for real time to pass.
-	sleeps = map[string]string{}
+	sleeps = map[string]string{
+		"oauthflow/child_test.go": "real time has to pass a stopped process by",
+	}
 
 	// inits are the files with code that runs at start.
 	inits = map[string]string{}

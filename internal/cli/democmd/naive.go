@@ -28,7 +28,7 @@ func (st *stage) naiveStorm(ctx context.Context) scene {
 		return wrong(asked, err)
 	}
 	before := st.server.Counters()
-	answers, err := st.ask(ctx, crowd, "demo", "naive-client", filepath.Join(st.state, "remote-credentials.json"), st.server.TokenEndpoint(), st.server.ClientID())
+	answers, err := st.ask(ctx, crowd, "", "demo", "naive-client", filepath.Join(st.state, "remote-credentials.json"), st.server.TokenEndpoint(), st.server.ClientID())
 	if err != nil {
 		return wrong(asked, err)
 	}

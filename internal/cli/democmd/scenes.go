@@ -100,7 +100,7 @@ type answer struct {
 
 // ask starts n processes while the server holds its answer, so that they
 // really ask at the same time, and returns what they printed.
-func (st *stage) ask(ctx context.Context, n int, args ...string) ([]answer, error) {
+func (st *stage) ask(ctx context.Context, n int, stdin string, args ...string) ([]answer, error) {
 	if err := st.server.Hold(spendoncetest.Before); err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (st *stage) ask(ctx context.Context, n int, args ...string) ([]answer, erro
 	var startErr error
 	for i := range n {
 		cmd := st.child(ctx, args...)
-		cmd.Stdout, cmd.Stderr = &outputs[i], &talk[i]
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &outputs[i], &talk[i]
 		if startErr = cmd.Start(); startErr != nil {
 			break
 		}
@@ -154,7 +154,7 @@ func (st *stage) storm(ctx context.Context) scene {
 	if err := st.expire(ctx); err != nil {
 		return wrong(asked, err)
 	}
-	return st.crowdScene(ctx, asked, "token", target)
+	return st.crowdScene(ctx, asked, "", "token", target)
 }
 
 func (st *stage) rejected(ctx context.Context) scene {
@@ -167,16 +167,12 @@ func (st *stage) rejected(ctx context.Context) scene {
 	if err := st.server.RevokeAccessToken(token); err != nil {
 		return wrong(asked, err)
 	}
-	file := filepath.Join(st.dir, "rejected")
-	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-		return wrong(asked, err)
-	}
-	return st.crowdScene(ctx, asked, "token", target, "--rejected", file)
+	return st.crowdScene(ctx, asked, token, "token", target, "--rejected", "-")
 }
 
-func (st *stage) crowdScene(ctx context.Context, asked string, args ...string) scene {
+func (st *stage) crowdScene(ctx context.Context, asked, stdin string, args ...string) scene {
 	before := st.server.Counters()
-	answers, err := st.ask(ctx, crowd, args...)
+	answers, err := st.ask(ctx, crowd, stdin, args...)
 	live, askErr := st.live(answers)
 	if err := errors.Join(err, askErr); err != nil {
 		return wrong(asked, err)
