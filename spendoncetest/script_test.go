@@ -208,16 +208,14 @@ func TestTheQueueServesWhomItFits(t *testing.T) {
 
 func TestARedirectGoesWhereItIsTold(t *testing.T) {
 	s := start(t, spendoncetest.TokenServerConfig{})
-	for _, status := range []int{0, 301, 302, 303, 307, 308} {
-		script(t, s, spendoncetest.Answer{Status: status, Location: "http://127.0.0.1:9/elsewhere"})
-		c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	const elsewhere = "http://127.0.0.1:9/elsewhere"
+	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for scripted, want := range map[int]int{0: 307, 301: 301, 302: 302, 303: 303, 307: 307, 308: 308} {
+		script(t, s, spendoncetest.Answer{Status: scripted, Location: elsewhere})
 		resp, err := c.PostForm(s.TokenEndpoint(), form("grant_type", "refresh_token"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := read(t, resp)
-		if want := max(status, 301); a.header.Get("Location") != "http://127.0.0.1:9/elsewhere" || (status != 0 && a.status != want) || (status == 0 && a.status != 307) {
-			t.Errorf("%d: %d %v", status, a.status, a.header)
+		must(t, err)
+		if a := read(t, resp); a.status != want || a.header.Get("Location") != elsewhere {
+			t.Errorf("%d: %d %v", scripted, a.status, a.header)
 		}
 	}
 }
