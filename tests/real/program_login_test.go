@@ -32,7 +32,7 @@ func TestLoginByTheFormGivesALiveToken(t *testing.T) {
 					t.Errorf("%d token requests, want 1: %v", n, s.Tap().Log())
 				}
 
-				token := u.mustRun(ctx, "token", target)
+				token := u.mustRun(ctx, "token", u.target)
 				if !s.Live(ctx, token.token()) {
 					t.Errorf("the server does not know the token: %v", token)
 				}
@@ -44,7 +44,7 @@ func TestLoginByTheFormGivesALiveToken(t *testing.T) {
 				}
 
 				listed := u.list(ctx)
-				if len(listed) != 1 || listed[0].Target != target || listed[0].State != "valid" {
+				if len(listed) != 1 || listed[0].Target != u.target || listed[0].State != "valid" {
 					t.Errorf("listed: %+v", listed)
 				} else if listed[0].Account != j.account || listed[0].Issuer != s.Issuer() {
 					t.Errorf("listed %+v, want account %q of %s", listed[0], j.account, s.Issuer())
@@ -67,7 +67,7 @@ func TestLoginSurvivesAWrongPassword(t *testing.T) {
 		if page.Forms < 3 {
 			t.Errorf("%d forms were sent, want at least 3", page.Forms)
 		}
-		if token := u.mustRun(ctx, "token", target); !s.Live(ctx, token.token()) {
+		if token := u.mustRun(ctx, "token", u.target); !s.Live(ctx, token.token()) {
 			t.Errorf("the server does not know the token: %v", token)
 		}
 	})
@@ -98,7 +98,7 @@ func TestDeniedLoginStoresNothing(t *testing.T) {
 		if n := s.Tap().TokenPosts(); n != 0 {
 			t.Errorf("%d token requests, want none", n)
 		}
-		if r := u.run(ctx, "token", target); r.code == exitOK || r.stdout != "" {
+		if r := u.run(ctx, "token", u.target); r.code == exitOK || r.stdout != "" {
 			t.Errorf("a token after a denied login: %v", r)
 		}
 	})
@@ -109,22 +109,22 @@ func TestLogoutRemovesTheSession(t *testing.T) {
 		ctx := testContext(t)
 		u := newUser(t, s)
 		u.mustLogin(ctx)
-		u.mustRun(ctx, "logout", target)
-		if u.store()[target] != nil {
+		u.mustRun(ctx, "logout", u.target)
+		if u.store()[u.target] != nil {
 			t.Error("the record is still stored")
 		}
-		if r := u.run(ctx, "token", target); r.code != exitNoCredential || r.stdout != "" {
+		if r := u.run(ctx, "token", u.target); r.code != exitNoCredential || r.stdout != "" {
 			t.Errorf("after logout: want exit %d and nothing on stdout: %v", exitNoCredential, r)
 		}
 		if listed := u.list(ctx); len(listed) != 0 {
 			t.Errorf("after logout: %+v", listed)
 		}
-		if r := u.run(ctx, "logout", target); r.code == exitOK {
+		if r := u.run(ctx, "logout", u.target); r.code == exitOK {
 			t.Errorf("a second logout says that it removed something: %v", r)
 		}
 
 		u.mustLogin(ctx)
-		if token := u.mustRun(ctx, "token", target); !s.Live(ctx, token.token()) {
+		if token := u.mustRun(ctx, "token", u.target); !s.Live(ctx, token.token()) {
 			t.Errorf("after a new login the server does not know the token: %v", token)
 		}
 	})
@@ -137,7 +137,7 @@ func TestLogoutEndsTheSessionAtTheServer(t *testing.T) {
 		u.needs(ctx, "revoke", "logout")
 		u.mustLogin(ctx)
 		access, refresh := u.accessToken(), u.refreshToken()
-		u.mustRun(ctx, "logout", target)
+		u.mustRun(ctx, "logout", u.target)
 		if s.RefreshLive(ctx, refresh) {
 			t.Error("the refresh token is still live")
 		}

@@ -33,8 +33,6 @@ const (
 	exitLoginRequired = 4
 )
 
-const target = "demo"
-
 // buildDir holds the program while the tests run.
 var buildDir string
 
@@ -66,17 +64,24 @@ var program = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// user is one account on a machine: directories, an environment, and a memory
+// user is one target of one person on a machine, and where its session is.
+type user struct {
+	*machine
+	server server
+	target string
+}
+
+// machine is the account of a person: directories, an environment, and a memory
 // of everything the program printed. When its test ends, outputs and files are
 // searched for every secret that crossed the wire.
-type user struct {
+type machine struct {
 	t      *testing.T
-	server server
 	binary string
 	home   string // everything the program may write is below
 
-	mu   sync.Mutex
-	runs []result
+	mu      sync.Mutex
+	runs    []result
+	servers []server
 }
 
 // result is one finished run.
@@ -101,84 +106,125 @@ func newUser(t *testing.T, s server) *user {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &user{t: t, server: s, binary: binary, home: t.TempDir()}
-	for _, dir := range []string{u.stateDir(), u.configDir(), u.tempDir()} {
+	m := &machine{t: t, binary: binary, home: t.TempDir()}
+	for _, dir := range []string{m.stateDir(), m.configDir(), m.tempDir()} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Cleanup(func() {
-		for _, leak := range u.leaks() {
+		for _, leak := range m.leaks() {
 			t.Error(leak)
 		}
 	})
-	return u
+	return (&user{machine: m}).at(s, "demo")
 }
 
-func (u *user) stateDir() string  { return filepath.Join(u.home, "state") }
-func (u *user) configDir() string { return filepath.Join(u.home, "config") }
-func (u *user) tempDir() string   { return filepath.Join(u.home, "tmp") }
-func (u *user) storePath() string { return filepath.Join(u.stateDir(), "remote-credentials.json") }
+// at is another target on the same machine.
+func (u *user) at(s server, target string) *user {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.servers = append(u.servers, s)
+	return &user{machine: u.machine, server: s, target: target}
+}
 
-func (u *user) environment(extra ...string) []string {
+func (m *machine) stateDir() string  { return filepath.Join(m.home, "state") }
+func (m *machine) configDir() string { return filepath.Join(m.home, "config") }
+func (m *machine) tempDir() string   { return filepath.Join(m.home, "tmp") }
+func (m *machine) storePath() string { return filepath.Join(m.stateDir(), "remote-credentials.json") }
+
+func (m *machine) environment(extra ...string) []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"),
-		"HOME=" + u.home,
-		"TMPDIR=" + u.tempDir(),
+		"HOME=" + m.home,
+		"TMPDIR=" + m.tempDir(),
 		"LC_ALL=C",
-		"XDG_CONFIG_HOME=" + u.configDir(),
-		"SPENDONCE_STATE_DIR=" + u.stateDir(),
+		"XDG_CONFIG_HOME=" + m.configDir(),
+		"SPENDONCE_STATE_DIR=" + m.stateDir(),
 		"BROWSER=false", // whoever wants one says so
 	}, extra...)
 }
 
-func (u *user) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, u.binary, args...)
-	cmd.Env = u.environment()
-	cmd.Dir = u.tempDir()
+func (m *machine) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, m.binary, args...)
+	cmd.Env = m.environment()
+	cmd.Dir = m.tempDir()
 	return cmd
 }
 
-func (u *user) remember(r result) result {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.runs = append(u.runs, r)
+func (m *machine) remember(r result) result {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.runs = append(m.runs, r)
 	return r
 }
 
 // running is a program that was started and not yet waited for.
 type running struct {
-	user           *user
+	machine        *machine
 	ctx            context.Context
 	cmd            *exec.Cmd
 	args           []string
 	stdout, stderr bytes.Buffer
 }
 
-func (u *user) start(ctx context.Context, stdin io.Reader, args ...string) *running {
-	u.t.Helper()
-	r := &running{user: u, ctx: ctx, cmd: u.command(ctx, args...), args: args}
+func (m *machine) start(ctx context.Context, stdin io.Reader, args ...string) *running {
+	m.t.Helper()
+	r := &running{machine: m, ctx: ctx, cmd: m.command(ctx, args...), args: args}
 	r.cmd.Stdin = stdin
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
 	if err := r.cmd.Start(); err != nil {
-		u.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	return r
 }
 
 func (r *running) wait() result {
-	r.user.t.Helper()
+	r.machine.t.Helper()
+	got, err := r.end()
+	if err != nil {
+		r.machine.t.Fatal(err)
+	}
+	return got
+}
+
+// end is wait for goroutines, which may not end a test.
+func (r *running) end() (result, error) {
 	code, err := exitCode(r.ctx, r.cmd.Wait())
 	if err != nil {
-		r.user.t.Fatalf("spendonce %s: %v\nstderr: %s", strings.Join(r.args, " "), err, &r.stderr)
+		return result{}, fmt.Errorf("spendonce %s: %w\nstderr: %s", strings.Join(r.args, " "), err, &r.stderr)
 	}
-	return r.user.remember(result{args: r.args, stdout: r.stdout.String(), stderr: r.stderr.String(), code: code})
+	return r.machine.remember(result{args: r.args, stdout: r.stdout.String(), stderr: r.stderr.String(), code: code}), nil
+}
+
+// awaitPrinted reports the first match in what the program prints on stderr, as
+// soon as white space ends it.
+func (r *running) awaitPrinted(pattern string) <-chan string {
+	found := make(chan string, 1)
+	r.cmd.Stderr = &finder{pattern: regexp.MustCompile(`(` + pattern + `)\s`), seen: &r.stderr, found: found}
+	return found
+}
+
+type finder struct {
+	pattern *regexp.Regexp
+	seen    *bytes.Buffer
+	found   chan<- string
+	done    bool
+}
+
+func (f *finder) Write(p []byte) (int, error) {
+	f.seen.Write(p)
+	if match := f.pattern.FindSubmatch(f.seen.Bytes()); match != nil && !f.done {
+		f.done = true
+		f.found <- string(match[1])
+	}
+	return len(p), nil
 }
 
 // run runs the program to its end, whatever its exit code.
-func (u *user) run(ctx context.Context, args ...string) result {
-	u.t.Helper()
-	return u.start(ctx, nil, args...).wait()
+func (m *machine) run(ctx context.Context, args ...string) result {
+	m.t.Helper()
+	return m.start(ctx, nil, args...).wait()
 }
 
 // exitCode is the status of a program that ended by itself; 128+n, as a shell
@@ -200,22 +246,22 @@ func exitCode(ctx context.Context, err error) (int, error) {
 	return exit.ExitCode(), nil
 }
 
-func (u *user) mustRun(ctx context.Context, args ...string) result {
-	u.t.Helper()
-	r := u.run(ctx, args...)
+func (m *machine) mustRun(ctx context.Context, args ...string) result {
+	m.t.Helper()
+	r := m.run(ctx, args...)
 	if r.code != exitOK {
-		u.t.Fatal(r)
+		m.t.Fatal(r)
 	}
 	return r
 }
 
 // needs skips a test of something that the program does not claim to do: its
 // help for the command does not have the word.
-func (u *user) needs(ctx context.Context, word string, command ...string) {
-	u.t.Helper()
-	help := u.mustRun(ctx, append(command, "--help")...)
+func (m *machine) needs(ctx context.Context, word string, command ...string) {
+	m.t.Helper()
+	help := m.mustRun(ctx, append(command, "--help")...)
 	if !strings.Contains(strings.ToLower(help.stdout), word) {
-		u.t.Skipf("the help of %q does not speak of %q", strings.Join(command, " "), word)
+		m.t.Skipf("the help of %q does not speak of %q", strings.Join(command, " "), word)
 	}
 }
 
@@ -227,30 +273,37 @@ type listed struct {
 	Issuer  string `json:"issuer"`
 }
 
-func (u *user) list(ctx context.Context) []listed {
-	u.t.Helper()
-	r := u.mustRun(ctx, "list", "--json")
+func (m *machine) list(ctx context.Context) []listed {
+	m.t.Helper()
+	r := m.mustRun(ctx, "list", "--json")
 	var document struct {
 		Version int      `json:"version"`
 		Targets []listed `json:"targets"`
 	}
 	if err := json.Unmarshal([]byte(r.stdout), &document); err != nil || document.Version != 1 {
-		u.t.Fatalf("list: version %d, %v: %v", document.Version, err, r)
+		m.t.Fatalf("list: version %d, %v: %v", document.Version, err, r)
 	}
 	return document.Targets
 }
 
-// storm starts n processes with the same arguments behind a barrier, opens it
-// when all of them stand there, and returns when all have ended.
-func (u *user) storm(ctx context.Context, n int, args ...string) []result {
-	u.t.Helper()
+// storm is stormOf with the same command n times.
+func (m *machine) storm(ctx context.Context, n int, args ...string) []result {
+	m.t.Helper()
+	return m.stormOf(ctx, slices.Repeat([][]string{args}, n))
+}
+
+// stormOf starts a process for each command behind a barrier, opens it when all
+// of them stand there, and returns when all have ended.
+func (m *machine) stormOf(ctx context.Context, commands [][]string) []result {
+	m.t.Helper()
+	n := len(commands)
 	barrier, open, err := os.Pipe()
 	if err != nil {
-		u.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	ready, report, err := os.Pipe()
 	if err != nil {
-		u.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	defer ready.Close()
 
@@ -259,21 +312,21 @@ func (u *user) storm(ctx context.Context, n int, args ...string) []result {
 	const wait = `echo >&4; read -r go <&3; exec "$0" "$@" 3<&- 4>&-`
 	cmds := make([]*exec.Cmd, n)
 	outs := make([]struct{ stdout, stderr bytes.Buffer }, n)
-	for i := range cmds {
-		cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", wait, u.binary}, args...)...)
-		cmd.Env = u.environment()
-		cmd.Dir = u.tempDir()
+	for i, args := range commands {
+		cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", wait, m.binary}, args...)...)
+		cmd.Env = m.environment()
+		cmd.Dir = m.tempDir()
 		cmd.ExtraFiles = []*os.File{barrier, report}
 		cmd.Stdout, cmd.Stderr = &outs[i].stdout, &outs[i].stderr
 		if err := cmd.Start(); err != nil {
-			u.t.Fatal(err)
+			m.t.Fatal(err)
 		}
 		cmds[i] = cmd
 	}
 	barrier.Close()
 	report.Close()
 	if _, err := io.ReadFull(ready, make([]byte, n)); err != nil {
-		u.t.Fatalf("waiting for %d processes at the barrier: %v", n, err)
+		m.t.Fatalf("waiting for %d processes at the barrier: %v", n, err)
 	}
 	open.Close()
 
@@ -281,24 +334,25 @@ func (u *user) storm(ctx context.Context, n int, args ...string) []result {
 	for i, cmd := range cmds {
 		code, err := exitCode(ctx, cmd.Wait())
 		if err != nil {
-			u.t.Fatal(err)
+			m.t.Fatal(err)
 		}
-		results[i] = u.remember(result{args: args, code: code,
+		results[i] = m.remember(result{args: commands[i], code: code,
 			stdout: outs[i].stdout.String(), stderr: outs[i].stderr.String()})
 	}
 	return results
 }
 
-// loginWay is how the authorization URL reaches the person.
+// loginWay is how the person learns where to go.
 type loginWay int
 
 const (
-	byBrowser loginWay = iota // the program starts $BROWSER with it
+	byBrowser loginWay = iota // the program starts $BROWSER with the address
 	byPrinted                 // the program prints it
+	byDevice                  // the program prints a code to type in elsewhere
 )
 
 func (u *user) loginArgs(way loginWay) []string {
-	args := []string{"login", target,
+	args := []string{"login", u.target,
 		"--url", u.server.Resource(),
 		"--issuer", u.server.Issuer(),
 		"--client-id", u.server.ClientID(),
@@ -306,8 +360,11 @@ func (u *user) loginArgs(way loginWay) []string {
 	for _, scope := range u.server.Scopes() {
 		args = append(args, "--scope", scope)
 	}
-	if way == byPrinted {
+	switch way {
+	case byPrinted:
 		args = append(args, "--no-browser")
+	case byDevice:
+		args = append(args, "--device")
 	}
 	return args
 }
@@ -318,47 +375,59 @@ func (u *user) login(ctx context.Context, way loginWay, who person.Person) (resu
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	args := u.loginArgs(way)
-	cmd := u.command(ctx, args...)
-	found := make(chan string, 1)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout = &stdout
-	printed := io.Writer(&stderr)
-	if way == byBrowser {
-		browser, urls := u.fakeBrowser(ctx)
-		cmd.Env = append(cmd.Env, "BROWSER="+browser)
-		go func() {
-			if address, ok := <-urls; ok {
-				found <- address
-			}
-		}()
-	} else {
-		printed = io.MultiWriter(&stderr, &urlFinder{prefix: u.server.AuthorizationEndpoint(), found: found})
+	r := &running{machine: u.machine, ctx: ctx, cmd: u.command(ctx, args...), args: args}
+	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
+	var found <-chan string
+	walk := who.SignIn
+	switch way {
+	case byBrowser:
+		var browser string
+		browser, found = u.fakeBrowser(ctx)
+		r.cmd.Env = append(r.cmd.Env, "BROWSER="+browser)
+	case byPrinted:
+		found = r.awaitPrinted(regexp.QuoteMeta(u.server.AuthorizationEndpoint()) + `\?\S+`)
+	case byDevice:
+		// The code stands alone or at the end of the address of the page.
+		found = r.awaitPrinted(`[B-Z]{4}-[B-Z]{4}`)
+		walk = func(ctx context.Context, code string) (person.Page, error) {
+			return who.Visit(ctx, u.server.Issuer()+"/device?user_code="+code)
+		}
 	}
-	cmd.Stderr = printed
 
-	if err := cmd.Start(); err != nil {
+	if err := r.cmd.Start(); err != nil {
 		u.t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan result, 1)
+	failed := make(chan error, 1)
+	go func() {
+		got, err := r.end()
+		if err != nil {
+			failed <- err
+			return
+		}
+		ended <- got
+	}()
 
 	var page person.Page
-	var err error
 	select {
 	case address := <-found:
-		if page, err = who.SignIn(ctx, address); err != nil {
+		var err error
+		if page, err = walk(ctx, address); err != nil {
 			cancel()
-			<-ended
-			u.t.Fatalf("the person did not get through: %v\nstderr: %s", err, &stderr)
+			u.t.Fatalf("the person did not get through: %v (%v)", err, <-failed)
 		}
-		err = <-ended
-	case err = <-ended:
+	case got := <-ended:
+		return got, page
+	case err := <-failed:
+		u.t.Fatal(err)
 	}
-	code, err := exitCode(ctx, err)
-	if err != nil {
-		u.t.Fatalf("login: %v\nstderr: %s", err, &stderr)
+	select {
+	case got := <-ended:
+		return got, page
+	case err := <-failed:
+		u.t.Fatal(err)
 	}
-	return u.remember(result{args: args, stdout: stdout.String(), stderr: stderr.String(), code: code}), page
+	panic("not reached")
 }
 
 // mustLogin signs in, for tests that are about what comes after it.
@@ -370,22 +439,22 @@ func (u *user) mustLogin(ctx context.Context) {
 }
 
 // fakeBrowser makes a program that passes its one argument on.
-func (u *user) fakeBrowser(ctx context.Context) (path string, urls <-chan string) {
-	u.t.Helper()
-	dir := u.t.TempDir()
+func (m *machine) fakeBrowser(ctx context.Context) (path string, urls <-chan string) {
+	m.t.Helper()
+	dir := m.t.TempDir()
 	pipe := filepath.Join(dir, "urls")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		u.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	path = filepath.Join(dir, "browser")
 	script := fmt.Sprintf("#!/bin/sh\n[ $# -eq 1 ] || { echo \"$# arguments\" >'%[1]s'; exit 1; }\nprintf '%%s\\n' \"$1\" >'%[1]s'\n", pipe)
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
-		u.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	// Open for both, so that neither this nor the browser waits for the other.
 	reader, err := os.OpenFile(pipe, os.O_RDWR|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		u.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	lines := make(chan string, 1)
 	go func() {
@@ -398,46 +467,26 @@ func (u *user) fakeBrowser(ctx context.Context) (path string, urls <-chan string
 	return path, lines
 }
 
-// urlFinder reports the first authorization URL in what is written to it.
-type urlFinder struct {
-	prefix string
-	found  chan<- string
-	seen   bytes.Buffer
-	done   bool
-}
-
-func (f *urlFinder) Write(p []byte) (int, error) {
-	f.seen.Write(p)
-	if !f.done {
-		whole := regexp.MustCompile(regexp.QuoteMeta(f.prefix) + `\?\S+\s`)
-		if match := whole.FindString(f.seen.String()); match != "" {
-			f.done = true
-			f.found <- strings.TrimSpace(match)
-		}
-	}
-	return len(p), nil
-}
-
 // store reads the credential file as any other program would.
-func (u *user) store() map[string]map[string]any {
-	u.t.Helper()
-	data, err := os.ReadFile(u.storePath())
+func (m *machine) store() map[string]map[string]any {
+	m.t.Helper()
+	data, err := os.ReadFile(m.storePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		u.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	var records map[string]map[string]any
 	if err := json.Unmarshal(data, &records); err != nil {
-		u.t.Fatalf("the store is damaged: %v", err)
+		m.t.Fatalf("the store is damaged: %v", err)
 	}
 	return records
 }
 
 func (u *user) member(name string) string {
 	u.t.Helper()
-	value, _ := u.store()[target][name].(string)
+	value, _ := u.store()[u.target][name].(string)
 	return value
 }
 
@@ -449,10 +498,10 @@ func (u *user) refreshToken() string { u.t.Helper(); return u.member("refreshTok
 func (u *user) expire() {
 	u.t.Helper()
 	records := u.store()
-	if records[target] == nil {
+	if records[u.target] == nil {
 		u.t.Fatal("nothing stored that could expire")
 	}
-	records[target]["expiresAt"] = time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
+	records[u.target]["expiresAt"] = time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
 	data, err := json.MarshalIndent(records, "", "  ")
 	if err != nil {
 		u.t.Fatal(err)
@@ -467,11 +516,11 @@ func (u *user) expire() {
 }
 
 // secretFile writes a token to a file that is the test's, not the program's.
-func (u *user) secretFile(token string) string {
-	u.t.Helper()
-	path := filepath.Join(u.t.TempDir(), "rejected")
+func (m *machine) secretFile(token string) string {
+	m.t.Helper()
+	path := filepath.Join(m.t.TempDir(), "rejected")
 	if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
-		u.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	return path
 }
@@ -479,8 +528,11 @@ func (u *user) secretFile(token string) string {
 // leaks searches everything the program printed and every file it may have
 // written. A secret may stand in the store, and an access token in what
 // "token" prints on stdout; nowhere else.
-func (u *user) leaks() []string {
-	secrets := u.server.Tap().Secrets()
+func (m *machine) leaks() []string {
+	secrets := map[string]string{}
+	for _, s := range m.servers {
+		maps.Copy(secrets, s.Tap().Secrets())
+	}
 	values := slices.Sorted(maps.Keys(secrets))
 	var found []string
 	search := func(where, text string, allowed string) {
@@ -494,9 +546,9 @@ func (u *user) leaks() []string {
 			}
 		}
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, r := range u.runs {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.runs {
 		what := strings.Join(r.args, " ")
 		allowed := ""
 		if r.args[0] == "token" {
@@ -505,8 +557,8 @@ func (u *user) leaks() []string {
 		search("stdout of "+what, r.stdout, allowed)
 		search("stderr of "+what, r.stderr, "")
 	}
-	err := filepath.WalkDir(u.home, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() || path == u.storePath() {
+	err := filepath.WalkDir(m.home, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || path == m.storePath() {
 			return err
 		}
 		data, err := os.ReadFile(path)

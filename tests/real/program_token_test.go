@@ -46,7 +46,7 @@ func TestStormOnAnExpiredTokenMakesOneExchange(t *testing.T) {
 					before := s.Tap().TokenPosts()
 					old, spent := u.accessToken(), u.refreshToken()
 					u.expire()
-					token := oneToken(t, s, u.storm(ctx, n, "token", target))
+					token := oneToken(t, s, u.storm(ctx, n, "token", u.target))
 					if token == old {
 						t.Error("the expired token was handed out")
 					}
@@ -68,25 +68,67 @@ func TestStormOnAnExpiredTokenMakesOneExchange(t *testing.T) {
 	})
 }
 
+// Two targets in one store, each at a server of its own, are refreshed at the
+// same time: neither waits for the other's token, and none goes astray.
+func TestStormsOnTwoTargetsMakeOneExchangeEach(t *testing.T) {
+	ctx := testContext(t)
+	one := newUser(t, startFosite(t))
+	two := one.at(startZitadel(t), "other")
+	users := []*user{one, two}
+	before := make([]int, len(users))
+	old := make([]string, len(users))
+	for i, u := range users {
+		u.mustLogin(ctx)
+		u.server.Tap().SetLatency(slowAnswer)
+		before[i], old[i] = u.server.Tap().TokenPosts(), u.accessToken()
+	}
+	for _, u := range users {
+		u.expire()
+	}
+	const each = 16
+	var commands [][]string
+	for range each {
+		for _, u := range users {
+			commands = append(commands, []string{"token", u.target})
+		}
+	}
+	byTarget := map[string][]result{}
+	for _, r := range one.stormOf(ctx, commands) {
+		byTarget[r.args[1]] = append(byTarget[r.args[1]], r)
+	}
+	for i, u := range users {
+		token := oneToken(t, u.server, byTarget[u.target])
+		if token == old[i] || token != u.accessToken() {
+			t.Errorf("%s: the token handed out is the expired one, or not the stored one", u.target)
+		}
+		if posts := u.server.Tap().TokenPosts() - before[i]; posts != 1 {
+			t.Errorf("%s: %d token requests, want 1: %v", u.target, posts, u.server.Tap().Log())
+		}
+		if !u.server.RefreshLive(ctx, u.refreshToken()) {
+			t.Errorf("%s: the family is dead", u.target)
+		}
+	}
+}
+
 func TestTokenThatTheServerRejectsIsReplacedOnce(t *testing.T) {
 	underEach(t, func(t *testing.T, _ judge, s server) {
 		ctx := testContext(t)
 		u := newUser(t, s)
 		u.mustLogin(ctx)
-		rejected := u.mustRun(ctx, "token", target).token()
+		rejected := u.mustRun(ctx, "token", u.target).token()
 		if err := s.KillAccessToken(ctx, rejected); err != nil {
 			t.Fatal(err)
 		}
 		s.Tap().SetLatency(slowAnswer)
 		before := s.Tap().TokenPosts()
 		file := u.secretFile(rejected)
-		token := oneToken(t, s, u.storm(ctx, 16, "token", target, "--rejected", file))
+		token := oneToken(t, s, u.storm(ctx, 16, "token", u.target, "--rejected", file))
 		if posts := s.Tap().TokenPosts() - before; posts != 1 {
 			t.Errorf("%d token requests, want 1: %v", posts, s.Tap().Log())
 		}
 
 		// Somebody who held the old one longer comes late: the stored one answers.
-		late := u.start(ctx, strings.NewReader(rejected+"\n"), "token", target, "--rejected", "-")
+		late := u.start(ctx, strings.NewReader(rejected+"\n"), "token", u.target, "--rejected", "-")
 		if r := late.wait(); r.code != exitOK || r.token() != token {
 			t.Errorf("a latecomer got something else: %v", r)
 		}
@@ -105,7 +147,7 @@ func TestForcedRefreshReplacesAFreshToken(t *testing.T) {
 		u := newUser(t, s)
 		u.mustLogin(ctx)
 		old := u.accessToken()
-		r := u.mustRun(ctx, "token", target, "--refresh")
+		r := u.mustRun(ctx, "token", u.target, "--refresh")
 		if r.token() == old || !s.Live(ctx, r.token()) {
 			t.Errorf("--refresh gave the old token, or a dead one: %v", r)
 		}
@@ -132,7 +174,7 @@ func TestTokenThatEndsByItselfIsReplaced(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	token := oneToken(t, s, u.storm(ctx, 8, "token", target))
+	token := oneToken(t, s, u.storm(ctx, 8, "token", u.target))
 	if token == old {
 		t.Error("the expired token was handed out")
 	}
@@ -149,7 +191,7 @@ func TestSessionThatTheServerEndedAsksForALogin(t *testing.T) {
 		u := newUser(t, s)
 		u.mustLogin(ctx)
 		stolen := u.refreshToken()
-		u.mustRun(ctx, "token", target, "--refresh")
+		u.mustRun(ctx, "token", u.target, "--refresh")
 		current := u.refreshToken()
 		if j.revokesFamily {
 			answer, err := newRawClient(t, s).refresh(ctx, stolen)
@@ -166,11 +208,11 @@ func TestSessionThatTheServerEndedAsksForALogin(t *testing.T) {
 		u.expire()
 		before := s.Tap().TokenPosts()
 		for attempt := range 3 {
-			r := u.run(ctx, "token", target)
+			r := u.run(ctx, "token", u.target)
 			if r.code != exitLoginRequired || r.stdout != "" {
 				t.Errorf("attempt %d: want exit %d and nothing on stdout: %v", attempt+1, exitLoginRequired, r)
 			}
-			if !strings.Contains(r.stderr, "spendonce login "+target) {
+			if !strings.Contains(r.stderr, "spendonce login "+u.target) {
 				t.Errorf("attempt %d does not say that a login is required: %v", attempt+1, r)
 			}
 		}
@@ -185,7 +227,7 @@ func TestSessionThatTheServerEndedAsksForALogin(t *testing.T) {
 		}
 
 		u.mustLogin(ctx)
-		if token := u.mustRun(ctx, "token", target); !s.Live(ctx, token.token()) {
+		if token := u.mustRun(ctx, "token", u.target); !s.Live(ctx, token.token()) {
 			t.Errorf("after a new login the server does not know the token: %v", token)
 		}
 	})
@@ -204,7 +246,7 @@ func TestHolderKilledInMidExchangeLeavesAClearError(t *testing.T) {
 		decided, release := s.Tap().HoldNextAnswer()
 		defer release()
 
-		holder := u.start(ctx, nil, "token", target)
+		holder := u.start(ctx, nil, "token", u.target)
 		select {
 		case <-decided:
 		case <-ctx.Done():
@@ -218,7 +260,7 @@ func TestHolderKilledInMidExchangeLeavesAClearError(t *testing.T) {
 		}
 		release()
 
-		for _, r := range u.storm(ctx, 8, "token", target) {
+		for _, r := range u.storm(ctx, 8, "token", u.target) {
 			if r.code != exitLoginRequired || r.stdout != "" {
 				t.Errorf("want exit %d and nothing on stdout: %v", exitLoginRequired, r)
 			}
@@ -230,7 +272,7 @@ func TestHolderKilledInMidExchangeLeavesAClearError(t *testing.T) {
 			t.Error("the record was not kept")
 		}
 		u.mustLogin(ctx)
-		if token := u.mustRun(ctx, "token", target); !s.Live(ctx, token.token()) {
+		if token := u.mustRun(ctx, "token", u.target); !s.Live(ctx, token.token()) {
 			t.Errorf("after a new login the server does not know the token: %v", token)
 		}
 	})
@@ -243,10 +285,10 @@ func TestLogoutDuringARefreshIsFinal(t *testing.T) {
 		ctx := testContext(t)
 		u := newUser(t, s)
 		logoutDuringRefresh(ctx, t, u)
-		if u.store()[target] != nil {
+		if u.store()[u.target] != nil {
 			t.Error("the record came back")
 		}
-		if r := u.run(ctx, "token", target); r.code != exitNoCredential {
+		if r := u.run(ctx, "token", u.target); r.code != exitNoCredential {
 			t.Errorf("after logout: want exit %d: %v", exitNoCredential, r)
 		}
 	})
@@ -274,13 +316,13 @@ func logoutDuringRefresh(ctx context.Context, t *testing.T, u *user) {
 	u.expire()
 	decided, release := u.server.Tap().HoldNextAnswer()
 	defer release()
-	refresh := u.start(ctx, nil, "token", target)
+	refresh := u.start(ctx, nil, "token", u.target)
 	select {
 	case <-decided:
 	case <-ctx.Done():
 		t.Fatal("no token request arrived")
 	}
-	u.mustRun(ctx, "logout", target)
+	u.mustRun(ctx, "logout", u.target)
 	release()
 	if r := refresh.wait(); r.code != exitOK || r.token() == "" {
 		t.Errorf("who asked before the logout got no answer: %v", r)
@@ -309,8 +351,8 @@ func TestSearchForSecretsFindsAPlantedOne(t *testing.T) {
 	if err := os.Remove(planted); err != nil {
 		t.Fatal(err)
 	}
-	u.remember(result{args: []string{"token", target}, stderr: u.accessToken()})
-	u.remember(result{args: []string{"token", target}, stdout: u.refreshToken()})
+	u.remember(result{args: []string{"token", u.target}, stderr: u.accessToken()})
+	u.remember(result{args: []string{"token", u.target}, stdout: u.refreshToken()})
 	u.remember(result{args: []string{"list"}, stdout: u.accessToken()})
 	if leaks := u.leaks(); len(leaks) != 3 {
 		t.Errorf("found %q, want three outputs", leaks)

@@ -34,6 +34,9 @@ const (
 	tokenPath     = "/oauth/token"
 	revokePath    = "/revoke"
 	userinfoPath  = "/userinfo"
+
+	deviceEndpointPath = "/device_authorization"
+	devicePagePath     = "/device"
 )
 
 // Config is what a test may choose. The zero value works.
@@ -109,8 +112,11 @@ func (s *Server) TokenEndpoint() string { return s.issuer + tokenPath }
 // AuthorizationEndpoint is where a login starts.
 func (s *Server) AuthorizationEndpoint() string { return s.issuer + authorizePath }
 
+// DeviceEndpoint is where a device asks for a code (RFC 8628).
+func (s *Server) DeviceEndpoint() string { return s.issuer + deviceEndpointPath }
+
 // DevicePage is where a person enters the code that a device shows.
-func (s *Server) DevicePage() string { return s.issuer + "/device" }
+func (s *Server) DevicePage() string { return s.issuer + devicePagePath }
 
 // Account is an account holder who gives the right password.
 func (s *Server) Account() person.Person { return s.account }
