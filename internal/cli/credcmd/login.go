@@ -205,6 +205,9 @@ func (a *App) findServer(ctx context.Context, r *oauthflow.Requester, target str
 		}
 		issuer = origin
 	}
+	if err := oauthflow.CheckEndpoint("issuer", issuer); err != nil {
+		return srv, streams.Usage("%w", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	found, err := r.Discover(ctx, issuer)

@@ -1,0 +1,218 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/spendonce/spendonce/internal/cli"
+	"github.com/spendonce/spendonce/spendoncetest"
+	"github.com/spendonce/spendonce/spendoncetest/canary"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"spendonce": func() { os.Exit(cli.Main(os.Args[1:])) },
+	})
+}
+
+// TestTheCommandLineDoesWhatItsScriptsSay runs testdata/script/*.txtar. Every
+// script has a strict server of its own, and after each one all it printed
+// and all files but those made for it are searched for every token.
+//
+//	session NAME [fresh|expired|near]  store a session of the script's server
+//	static NAME TOKEN                  store a static token, as another program would
+//	server script JSON                 the next answers of the token endpoint
+//	server reject-resource
+//	counter NAME N                     a counter of the server is N
+//	code N COMMAND...                  the command ends with exit code N
+//	same FILE1 FILE2
+func TestTheCommandLineDoesWhatItsScriptsSay(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"session": sessionCommand, "static": staticCommand, "server": serverCommand,
+			"counter": counterCommand, "code": codeCommand,
+		},
+	})
+}
+
+// world is what one script plays in.
+type world struct {
+	server *spendoncetest.TokenServer
+	mu     sync.Mutex
+	tokens []canary.Value
+	output strings.Builder
+}
+
+type worldKey struct{}
+
+func setup(env *testscript.Env) error {
+	server, err := spendoncetest.StartTokenServer(spendoncetest.TokenServerConfig{})
+	if err != nil {
+		return err
+	}
+	w := &world{server: server}
+	env.Values[worldKey{}] = w
+	home := filepath.Join(env.WorkDir, "home")
+	state := filepath.Join(env.WorkDir, "state")
+	env.Setenv("HOME", home)
+	env.Setenv("SPENDONCE_STATE_DIR", state)
+	env.Setenv("STORE", filepath.Join(state, "remote-credentials.json"))
+	env.Setenv("CONFIG", filepath.Join(home, ".config", "spendonce", "config.toml"))
+	env.Setenv("XDG_CONFIG_HOME", "")
+	env.Setenv("XDG_STATE_HOME", "")
+	env.Setenv("ISSUER", server.Issuer())
+	env.Setenv("TOKEN_ENDPOINT", server.TokenEndpoint())
+	env.Setenv("RESOURCE", server.ResourceURL())
+	env.Setenv("CLIENT_ID", server.ClientID())
+	env.Setenv("BROWSER", "false")
+	if err := os.MkdirAll(filepath.Join(home, ".config", "spendonce"), 0o700); err != nil {
+		return err
+	}
+	env.Defer(func() { _ = server.Close() })
+	return nil
+}
+
+func worldOf(ts *testscript.TestScript) *world {
+	return ts.Value(worldKey{}).(*world)
+}
+
+// sessionCommand stores a session and configures its target.
+func sessionCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: session NAME [fresh|expired|near]")
+	}
+	w := worldOf(ts)
+	s := w.server.NewSession("alice")
+	at := time.Now().Add(time.Hour)
+	switch {
+	case len(args) == 1 || args[1] == "fresh":
+	case args[1] == "expired":
+		at = time.Now().Add(-time.Minute)
+	case args[1] == "near":
+		at = time.Now().Add(40 * time.Second)
+	default:
+		ts.Fatalf("session: %q is neither fresh, expired nor near", args[1])
+	}
+	w.mu.Lock()
+	w.tokens = append(w.tokens, canary.Value{Name: "access token", Secret: s.AccessToken}, canary.Value{Name: "refresh token", Secret: s.RefreshToken})
+	w.mu.Unlock()
+	storeRecord(ts, args[0], map[string]string{
+		"kind": "oidc", "refreshToken": s.RefreshToken.Reveal(), "accessJwt": s.AccessToken.Reveal(), "expiresAt": at.UTC().Format(time.RFC3339),
+	})
+	f, err := os.OpenFile(ts.Getenv("CONFIG"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	ts.Check(err)
+	_, err = fmt.Fprintf(f, "[targets.%q]\ntoken_endpoint = %q\nclient_id = %q\n", args[0], ts.Getenv("TOKEN_ENDPOINT"), ts.Getenv("CLIENT_ID"))
+	ts.Check(err)
+	ts.Check(f.Close())
+	ts.Setenv("AT", s.AccessToken.Reveal())
+}
+
+func staticCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: static NAME TOKEN")
+	}
+	storeRecord(ts, args[0], map[string]string{"kind": "static", "token": args[1]})
+}
+
+func storeRecord(ts *testscript.TestScript, name string, record map[string]string) {
+	store := ts.Getenv("STORE")
+	records := map[string]any{}
+	if b, err := os.ReadFile(store); err == nil {
+		ts.Check(json.Unmarshal(b, &records))
+	}
+	records[name] = record
+	b, err := json.Marshal(records)
+	ts.Check(err)
+	ts.Check(os.MkdirAll(filepath.Dir(store), 0o700))
+	ts.Check(os.WriteFile(store, b, 0o600))
+}
+
+func serverCommand(ts *testscript.TestScript, neg bool, args []string) {
+	w := worldOf(ts)
+	switch {
+	case !neg && len(args) == 2 && args[0] == "script":
+		var answers []spendoncetest.Answer
+		ts.Check(json.Unmarshal([]byte(args[1]), &answers))
+		w.server.ClearScript()
+		ts.Check(w.server.Script(answers...))
+	case !neg && len(args) == 2 && args[0] == "lifetime":
+		d, err := time.ParseDuration(args[1])
+		ts.Check(err)
+		ts.Check(w.server.Configure(func(c *spendoncetest.TokenServerConfig) { c.Lifetime = d }))
+	default:
+		ts.Fatalf("usage: server script JSON | server lifetime DURATION")
+	}
+}
+
+func counterCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: counter NAME N")
+	}
+	b, err := json.Marshal(worldOf(ts).server.Counters())
+	ts.Check(err)
+	var counters map[string]int
+	ts.Check(json.Unmarshal(b, &counters))
+	n, ok := counters[args[0]]
+	if !ok {
+		ts.Fatalf("there is no counter %q", args[0])
+	}
+	if want, err := strconv.Atoi(args[1]); err != nil || n != want {
+		ts.Fatalf("counter %s is %d, not %s", args[0], n, args[1])
+	}
+}
+
+// codeCommand runs a command whose exit code must be exactly N. What it
+// printed is searched for tokens, but for a token command's own result.
+func codeCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N COMMAND [ARG...]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := 0
+	if err != nil {
+		got = -1
+		if s := err.Error(); strings.HasPrefix(s, "exit status ") {
+			got, _ = strconv.Atoi(strings.TrimPrefix(s, "exit status "))
+		}
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("%s ended with %d, not %s", strings.Join(args[1:], " "), got, args[0])
+	}
+	w := worldOf(ts)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	places := canary.Places{Outputs: map[string][]byte{"stderr": []byte(ts.ReadFile("stderr"))}}
+	if got != 0 && got != 6 || len(args) > 2 && args[2] != "token" {
+		places.Outputs["stdout"] = []byte(ts.ReadFile("stdout"))
+	}
+	if len(w.tokens) == 0 {
+		return
+	}
+	if state := ts.Getenv("SPENDONCE_STATE_DIR"); exists(state) {
+		places.Dirs = []string{state}
+		places.Allow = []string{ts.Getenv("STORE"), ts.Getenv("STORE") + ".*"}
+	}
+	found, err := canary.Find(w.tokens, places)
+	ts.Check(err)
+	for _, f := range found {
+		ts.Fatalf("a secret is where it must not be: %v", f)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
