@@ -111,7 +111,7 @@ var planned = []string{
 
 // Test files may import, beyond their package's row:
 var (
-	testOurs    = []string{"internal/durable", "internal/durable/durabletest", "internal/secret", "spendoncetest"}
+	testOurs    = []string{"internal/durable", "internal/durable/durabletest", "internal/secret", "spendoncetest", "spendoncetest/canary"}
 	testModules = []string{
 		"github.com/anishathalye/porcupine", "github.com/coreos/go-oidc/v3", "github.com/rogpeppe/go-internal",
 		"go.uber.org/goleak", "golang.org/x/oauth2", "golang.org/x/sync", "golang.org/x/sys", "pgregory.net/rapid",
@@ -216,6 +216,21 @@ func TestNothingRunsBeforeMain(t *testing.T) {
 
 func TestNothingSleeps(t *testing.T) {
 	check(t, sleepFindings, slices.Collect(maps.Keys(sleeps)))
+}
+
+func TestEveryExceptionHasAReason(t *testing.T) {
+	reasons := map[string]string{}
+	for _, list := range []map[string]string{reveals, sleeps, inits} {
+		maps.Copy(reasons, list)
+	}
+	for file, w := range writes {
+		reasons[file] = w.reason
+	}
+	for file, reason := range reasons {
+		if strings.TrimSpace(reason) == "" {
+			t.Errorf("the exception for %s gives no reason", file)
+		}
+	}
 }
 
 func TestEveryPackageSaysWhatItIs(t *testing.T) {

@@ -126,7 +126,7 @@ type test struct{ pkg, name string }
 
 // An event is one line of `go test -json`; see `go doc test2json`.
 type event struct {
-	Action, Package, Test, Output, ImportPath, FailedBuild string
+	Action, Package, Test, Output string
 }
 
 // Read consumes all events and prints packages as they end.
@@ -206,9 +206,6 @@ func (r *Report) endPackage(e event) {
 		if id.pkg == e.Package {
 			delete(r.output, id)
 		}
-	}
-	if e.Action == "fail" && e.FailedBuild != "" {
-		fmt.Fprintf(r.Out, "FAIL\t%s [does not build]\n", e.Package)
 	}
 }
 

@@ -84,9 +84,10 @@ func TestReport(t *testing.T) {
 		{"a package without tests is named", empty, Report{}, true, []string{"[no test files]"}, nil},
 		{"but not when quiet", empty, Report{Quiet: true}, true, nil, []string{"[no test files]"}},
 		{"a failed build says why", []event{
-			{Action: "build-output", ImportPath: pkg, Output: "lock.go:1: syntax error\n"},
-			{Action: "fail", FailedBuild: pkg},
-		}, Report{}, true, []string{"syntax error\n", "[does not build]"}, nil},
+			{Action: "build-output", Output: "lock.go:1: syntax error\n"},
+			{Action: "output", Output: "FAIL\t" + pkg + " [build failed]\n"},
+			{Action: "fail"},
+		}, Report{}, true, []string{"syntax error\n", "[build failed]"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out strings.Builder
