@@ -192,6 +192,7 @@ func (r *Report) endPackage(e event) {
 		for id, out := range r.output {
 			if id.pkg == e.Package && id.name != "" {
 				r.print(out, "=== ")
+				fmt.Fprintf(r.Out, "--- NOT ENDED: %s\n", id.name)
 			}
 		}
 		r.print(r.output[own], "PASS\n")
@@ -238,7 +239,9 @@ func skipLine(id test, output []string) string {
 		if strings.HasPrefix(line, "=== ") || strings.HasPrefix(strings.TrimSpace(line), "--- SKIP") {
 			continue
 		}
-		reason = append(reason, strings.TrimSpace(place.ReplaceAllString(line, "")))
+		if text := strings.TrimSpace(place.ReplaceAllString(line, "")); text != "" {
+			reason = append(reason, text)
+		}
 	}
 	if len(reason) == 0 {
 		reason = []string{"no reason given"}

@@ -79,7 +79,7 @@ func TestReport(t *testing.T) {
 			[]string{"skipped  lock/TestA"}, []string{"SKIPPED"}},
 		{"a failure says what it said", failed, Report{}, true,
 			[]string{"b_test.go:9: sent twice\n", "FAIL\t" + pkg, "0 passed, 1 failed"}, []string{"=== RUN"}},
-		{"a test that never ended says what it said", panicked, Report{}, true, []string{"panic: boom\n", "FAIL\t" + pkg}, nil},
+		{"a test that never ended says what it said", panicked, Report{}, true, []string{"panic: boom\n", "NOT ENDED: TestC\n", "FAIL\t" + pkg}, nil},
 		{"a success is one line", passed, Report{}, true, []string{"ok  \t" + pkg, "1 passed"}, []string{"chatter", "PASS\n"}},
 		{"a package without tests is named", empty, Report{}, true, []string{"[no test files]"}, nil},
 		{"but not when quiet", empty, Report{Quiet: true}, true, nil, []string{"[no test files]"}},
