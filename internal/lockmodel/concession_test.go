@@ -16,6 +16,7 @@ var recovery = KindsOf(TwoHolders, Robbed, RobbedAtRelease)
 var concessions = []struct {
 	config   Config
 	concedes Kinds
+	big      bool
 }{
 	// Nobody stops, dies or turns the clock: nothing is given up.
 	{config: Config{Procs: []Role{RefreshStore, SourceRefresh}, Clock: Paced, Live: true, DecideAnew: true}},
@@ -25,62 +26,67 @@ var concessions = []struct {
 	{config: Config{Procs: []Role{Refresh, Refresh}, OtherMachine: 2, Clock: Paced, Live: true, Crashes: 1}},
 
 	// One process stops for longer than StaleAfter and is broken.
-	{Config{Procs: []Role{RefreshStore, SourceRefresh}, Clock: Paced, Live: true, Stops: 1},
-		KindsOf(DoubleSend, TwoHolders, Misreported)},
-	{Config{Procs: []Role{RefreshStore, RefreshStore}, NoKernelLocks: true, Clock: Paced, Live: true, Stops: 1},
-		KindsOf(DoubleSend, TwoHolders)},
+	{config: Config{Procs: []Role{RefreshStore, SourceRefresh}, Clock: Paced, Live: true, Stops: 1},
+		concedes: KindsOf(DoubleSend, TwoHolders, Misreported)},
+	{config: Config{Procs: []Role{RefreshStore, RefreshStore}, NoKernelLocks: true, Clock: Paced, Live: true, Stops: 1},
+		concedes: KindsOf(DoubleSend, TwoHolders)},
 
 	// One crash, recovered by several.
-	{Config{Procs: []Role{RefreshStore, SourceRefresh, LoginB}, Clock: Paced, Live: true, Crashes: 1},
-		recovery | KindsOf(DoubleSend, LostLogin, StaleWrite, Misreported, WrongServer)},
-	{Config{Procs: []Role{RefreshStore, RefreshStore, RefreshStore}, NoKernelLocks: true, Clock: Paced, Live: true, Crashes: 1},
-		recovery},
-	{Config{Procs: []Role{RefreshStore, RefreshStore, LoginB}, NoKernelLocks: true, Clock: Paced, Live: true, Crashes: 1},
-		recovery | KindsOf(LostLogin, StaleWrite)},
-	{Config{Procs: []Role{RefreshStore, RefreshStore, Logout}, NoKernelLocks: true, Clock: Paced, Live: true, Crashes: 1},
-		recovery | KindsOf(Resurrected, StaleWrite)},
+	{config: Config{Procs: []Role{RefreshStore, SourceRefresh, LoginB}, Clock: Paced, Live: true, Crashes: 1},
+		concedes: recovery | KindsOf(DoubleSend, LostLogin, StaleWrite, Misreported, WrongServer)},
+	{config: Config{Procs: []Role{RefreshStore, RefreshStore, RefreshStore}, NoKernelLocks: true, Clock: Paced, Live: true, Crashes: 1},
+		concedes: recovery},
+	{config: Config{Procs: []Role{RefreshStore, RefreshStore, LoginB}, NoKernelLocks: true, Clock: Paced, Live: true, Crashes: 1},
+		concedes: recovery | KindsOf(LostLogin, StaleWrite)},
+	{config: Config{Procs: []Role{RefreshStore, RefreshStore, Logout}, NoKernelLocks: true, Clock: Paced, Live: true, Crashes: 1},
+		concedes: recovery | KindsOf(Resurrected, StaleWrite)},
 
 	// The same without the window: what is left comes from elsewhere. The
 	// target lock of one who waits out a dead one's store lock grows old too,
 	// but its owner looks before it sends.
-	{Config{Procs: []Role{RefreshStore, RefreshStore, LoginB}, NoKernelLocks: true, Clock: Paced, Live: true, Crashes: 1, AtomicBreak: true},
-		KindsOf(TwoHolders, Robbed)},
-	{Config{Procs: []Role{RefreshStore, SourceRefresh, LoginB}, Clock: Paced, Live: true, Crashes: 1, AtomicBreak: true},
-		KindsOf(Misreported, WrongServer)},
-	{Config{Procs: []Role{RefreshStore, SourceRefresh, LoginB}, Clock: Paced, Live: true, Crashes: 1, AtomicBreak: true, BothPrints: true},
-		KindsOf(Misreported)},
+	{config: Config{Procs: []Role{RefreshStore, RefreshStore, LoginB}, NoKernelLocks: true, Clock: Paced, Live: true, Crashes: 1, AtomicBreak: true},
+		concedes: KindsOf(TwoHolders, Robbed)},
+	{config: Config{Procs: []Role{RefreshStore, SourceRefresh, LoginB}, Clock: Paced, Live: true, Crashes: 1, AtomicBreak: true},
+		concedes: KindsOf(Misreported, WrongServer)},
+	{config: Config{Procs: []Role{RefreshStore, SourceRefresh, LoginB}, Clock: Paced, Live: true, Crashes: 1, AtomicBreak: true, BothPrints: true},
+		concedes: KindsOf(Misreported)},
 
 	// The wall clock steps forward during an exchange.
-	{Config{Procs: []Role{RefreshStore, SourceRefresh}, Clock: Paced, Live: true, ClockSteps: 1},
-		recovery | KindsOf(DoubleSend, Misreported)},
-	{Config{Procs: []Role{RefreshStore, RefreshStore}, NoKernelLocks: true, Clock: Paced, Live: true, ClockSteps: 1},
-		recovery | KindsOf(DoubleSend)},
-	{Config{Procs: []Role{LoginB, LoginA}, NoKernelLocks: true, Clock: Paced, Live: true, ClockSteps: 1}, 0},
+	{config: Config{Procs: []Role{RefreshStore, SourceRefresh}, Clock: Paced, Live: true, ClockSteps: 1},
+		concedes: recovery | KindsOf(DoubleSend, Misreported)},
+	{config: Config{Procs: []Role{RefreshStore, RefreshStore}, NoKernelLocks: true, Clock: Paced, Live: true, ClockSteps: 1},
+		concedes: recovery | KindsOf(DoubleSend)},
+	{config: Config{Procs: []Role{LoginB, LoginA}, NoKernelLocks: true, Clock: Paced, Live: true, ClockSteps: 1}, concedes: 0},
 
 	// Anything at any time.
-	{Config{Procs: []Role{RefreshStore, SourceRefresh}, ReuseGrace: true, Crashes: 1},
-		recovery | KindsOf(DoubleSend, LostRotation)},
-	{Config{Procs: []Role{Refresh, SourceRefresh}},
-		recovery | KindsOf(DoubleSend, Misreported)},
-	{Config{Procs: []Role{RefreshStore, SourceRefresh, LoginB}},
-		recovery | KindsOf(DoubleSend, LostLogin, StaleWrite, WrongServer, Misreported)},
-	{Config{Procs: []Role{RefreshStore, SourceLogin}}, recovery | KindsOf(LostLogin, StaleWrite)},
-	{Config{Procs: []Role{RefreshStore, SourceLogout}}, recovery | KindsOf(Resurrected, StaleWrite)},
-	{Config{Procs: []Role{RefreshStore, SourceLoginB}}, recovery | KindsOf(LostLogin, StaleWrite, WrongServer)},
-	{Config{Procs: []Role{RefreshStore, RefreshStore}, NoKernelLocks: true, ReuseGrace: true},
-		recovery | KindsOf(DoubleSend, ResendSpent, LostRotation)},
-	{Config{Procs: []Role{RefreshStore, LoginB}, NoKernelLocks: true},
-		recovery | KindsOf(LostLogin, StaleWrite)},
-	{Config{Procs: []Role{Refresh, Refresh}, OtherMachine: 2},
-		recovery | KindsOf(DoubleSend, ResendSpent, Misreported)},
+	{config: Config{Procs: []Role{RefreshStore, SourceRefresh}, ReuseGrace: true, Crashes: 1},
+		concedes: recovery | KindsOf(DoubleSend, LostRotation)},
+	{config: Config{Procs: []Role{Refresh, SourceRefresh}},
+		concedes: recovery | KindsOf(DoubleSend, Misreported)},
+	{config: Config{Procs: []Role{RefreshStore, SourceRefresh, LoginB}},
+		concedes: recovery | KindsOf(DoubleSend, LostLogin, StaleWrite, WrongServer, Misreported)},
+	{config: Config{Procs: []Role{RefreshStore, SourceLogin}}, concedes: recovery | KindsOf(LostLogin, StaleWrite)},
+	{config: Config{Procs: []Role{RefreshStore, SourceLogout}}, concedes: recovery | KindsOf(Resurrected, StaleWrite)},
+	{config: Config{Procs: []Role{RefreshStore, SourceLoginB}}, concedes: recovery | KindsOf(LostLogin, StaleWrite, WrongServer)},
+	{config: Config{Procs: []Role{RefreshStore, RefreshStore}, NoKernelLocks: true, ReuseGrace: true},
+		concedes: recovery | KindsOf(DoubleSend, ResendSpent, LostRotation)},
+	{config: Config{Procs: []Role{RefreshStore, RefreshStore, LoginB}, NoKernelLocks: true},
+		concedes: recovery | KindsOf(DoubleSend, ResendSpent, LostLogin, StaleWrite, WrongServer, Misreported), big: true},
+	{config: Config{Procs: []Role{RefreshStore, LoginB}, NoKernelLocks: true},
+		concedes: recovery | KindsOf(LostLogin, StaleWrite)},
+	{config: Config{Procs: []Role{Refresh, Refresh}, OtherMachine: 2},
+		concedes: recovery | KindsOf(DoubleSend, ResendSpent, Misreported)},
 
 	// A source program signs in elsewhere: the shared file has no place for
 	// the server's name, so our pin is wrong without anybody's fault.
-	{Config{Procs: []Role{RefreshStore, SourceLoginB}, Clock: Paced, Live: true, DecideAnew: true}, KindsOf(WrongServer)},
+	{config: Config{Procs: []Role{RefreshStore, SourceLoginB}, Clock: Paced, Live: true, DecideAnew: true}, concedes: KindsOf(WrongServer)},
 }
 
 func TestConcededLossesAndNoOthers(t *testing.T) {
 	for _, x := range concessions {
+		if x.big && short() {
+			continue
+		}
 		r := Search(x.config)
 		t.Logf("%8d states: %s: %v", r.States, describe(x.config), r.Found)
 		exactly(t, x.config, r, x.concedes)

@@ -42,6 +42,7 @@ const (
 	vRefusedSeen
 	vOutcomeSeen
 	vPin
+	vOldPin
 	vNoPin
 	vFirstUse
 	vPendingSeen
@@ -114,6 +115,7 @@ var sentences = [...]string{
 	vRefusedSeen:  "reads the session file: login required for {A}, sends nothing",
 	vOutcomeSeen:  "reads the session file: an exchange of {A} ended meanwhile, takes its outcome",
 	vPin:          "reads the session file: pin {SA}",
+	vOldPin:       "keeps the pin {SA} that it read before the record",
 	vNoPin:        "reads the session file: no usable pin, sends nothing",
 	vFirstUse:     "reads the session file: no pin yet, the user's file says {SA}",
 	vPendingSeen:  "reads the session file: pin {SA}, pending for {B}",

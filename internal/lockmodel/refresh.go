@@ -1,82 +1,5 @@
 package lockmodel
 
-// step is where a process stands: the operation that it does next.
-type step uint8
-
-const (
-	pcEnd step = iota
-	pcArrive
-	pcArriveSession
-	pcPinFirst
-	pcMint
-	pcGuard
-	pcCreate
-	pcWrite
-	pcBreak
-	pcReread
-	pcSession
-	pcSettle
-	pcSettleWrite
-	pcMark
-	pcCheckLock
-	pcCheckRecord
-	pcSend
-	pcAnswer
-	pcNote
-	pcCompare
-	pcDecline
-	pcRevoke
-	pcCommitSettle
-	pcOwn
-	pcSame
-	pcRename
-	pcSpent
-	pcSnapshot
-	pcPending
-	pcWritePin
-	pcEndSession
-	pcRelease
-	pcUnlink
-	pcDropGuard
-)
-
-// program is what each step can do.
-var program = [...]func(*turn){
-	pcArrive:        (*turn).arrive,
-	pcArriveSession: (*turn).arriveSession,
-	pcPinFirst:      (*turn).pinFirst,
-	pcMint:          (*turn).mint,
-	pcGuard:         (*turn).guard,
-	pcCreate:        (*turn).create,
-	pcWrite:         (*turn).write,
-	pcBreak:         (*turn).breakFile,
-	pcReread:        (*turn).rereadStore,
-	pcSession:       (*turn).readSession,
-	pcSettle:        (*turn).settle,
-	pcSettleWrite:   (*turn).settleWrite,
-	pcMark:          (*turn).writeMark,
-	pcCheckLock:     (*turn).checkLock,
-	pcCheckRecord:   (*turn).checkRecord,
-	pcSend:          (*turn).send,
-	pcAnswer:        (*turn).receive,
-	pcNote:          (*turn).note,
-	pcCompare:       (*turn).compare,
-	pcDecline:       (*turn).decline,
-	pcRevoke:        (*turn).revoke,
-	pcCommitSettle:  (*turn).commitSettle,
-	pcOwn:           (*turn).ownBeforeRename,
-	pcSame:          (*turn).sameBeforeRename,
-	pcRename:        (*turn).rename,
-	pcSpent:         (*turn).spent,
-	pcSnapshot:      (*turn).snapshot,
-	pcPending:       (*turn).writePending,
-	pcWritePin:      (*turn).writePin,
-	pcEndSession:    (*turn).endSession,
-	pcRelease:       (*turn).release,
-	pcUnlink:        (*turn).unlink,
-	pcDropGuard:     (*turn).dropGuard,
-}
-
 // start goes for the first lock of a refresh.
 func (t *turn) start(p *proc) {
 	l := uint8(target)
@@ -158,9 +81,9 @@ func (t *turn) readSession() {
 		t.can(vOutcomeSeen, rt, 0, func(n *state, p *proc) { t.leave(p, tookOutcome) })
 		return
 	}
-	pin := f.pin
+	pin, what := f.pin, vPin
 	if !t.keeps(PinAfterRecord) {
-		pin = t.p.pin
+		pin, what = t.p.pin, vOldPin
 	}
 	locked := t.p.has(holdsS) || !t.keeps(SettleUnderLock)
 	switch {
@@ -182,7 +105,7 @@ func (t *turn) readSession() {
 	case pin == 0, t.UserFile != 0 && pin != t.UserFile:
 		t.can(vNoPin, pin, 0, func(n *state, p *proc) { t.leave(p, noPin) })
 	default:
-		t.can(vPin, pin, 0, func(n *state, p *proc) {
+		t.can(what, pin, 0, func(n *state, p *proc) {
 			p.pin, p.login = pin, f.login
 			t.pinned(p)
 		})

@@ -159,6 +159,15 @@ var kindNames = [kindCount]string{"double send", "resend of a spent token", "res
 
 func (k Kind) String() string { return kindNames[k] }
 
+// AllKinds lists every kind.
+func AllKinds() []Kind {
+	var all []Kind
+	for k := range kindCount {
+		all = append(all, k)
+	}
+	return all
+}
+
 // Kinds is a set of kinds.
 type Kinds uint32
 
