@@ -73,35 +73,32 @@ func TestLoginSurvivesAWrongPassword(t *testing.T) {
 	})
 }
 
+// Only one of the judges has a button to say no.
 func TestDeniedLoginStoresNothing(t *testing.T) {
-	underEach(t, func(t *testing.T, j judge, s server) {
-		if !j.asksConsent {
-			t.Skip("this server does not ask for consent, so nobody can deny it")
-		}
-		ctx := testContext(t)
-		u := newUser(t, s)
-		who := s.Account()
-		who.Deny = true
-		r, page := u.login(ctx, byPrinted, who)
-		if r.code == exitOK {
-			t.Error("a denied login succeeds")
-		}
-		if !strings.Contains(strings.ToLower(r.stderr), "denied") {
-			t.Errorf("the error does not say that it was denied: %v", r)
-		}
-		if page.Body == "" {
-			t.Error("the browser ends on an empty page")
-		}
-		if len(u.store()) != 0 {
-			t.Errorf("%d records stored", len(u.store()))
-		}
-		if n := s.Tap().TokenPosts(); n != 0 {
-			t.Errorf("%d token requests, want none", n)
-		}
-		if r := u.run(ctx, "token", u.target); r.code == exitOK || r.stdout != "" {
-			t.Errorf("a token after a denied login: %v", r)
-		}
-	})
+	ctx := testContext(t)
+	s := startFosite(t)
+	u := newUser(t, s)
+	who := s.Account()
+	who.Deny = true
+	r, page := u.login(ctx, byPrinted, who)
+	if r.code == exitOK {
+		t.Error("a denied login succeeds")
+	}
+	if !strings.Contains(strings.ToLower(r.stderr), "denied") {
+		t.Errorf("the error does not say that it was denied: %v", r)
+	}
+	if page.Body == "" {
+		t.Error("the browser ends on an empty page")
+	}
+	if len(u.store()) != 0 {
+		t.Errorf("%d records stored", len(u.store()))
+	}
+	if n := s.Tap().TokenPosts(); n != 0 {
+		t.Errorf("%d token requests, want none", n)
+	}
+	if r := u.run(ctx, "token", u.target); r.code == exitOK || r.stdout != "" {
+		t.Errorf("a token after a denied login: %v", r)
+	}
 }
 
 func TestLogoutRemovesTheSession(t *testing.T) {

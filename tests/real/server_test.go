@@ -39,16 +39,13 @@ type judge struct {
 	// revokesFamily: a retired refresh token that comes back ends the session.
 	revokesFamily bool
 
-	// asksConsent: there is a button to say no.
-	asksConsent bool
-
 	// account is how the ID token names who signed in, if there is one. zitadel
 	// tells the mail address to who asks the userinfo endpoint only.
 	account string
 }
 
 var judges = []judge{
-	{name: "fosite", start: startFosite, revokesFamily: true, asksConsent: true},
+	{name: "fosite", start: startFosite, revokesFamily: true},
 	{name: "zitadel", start: startZitadel, account: "id1"},
 }
 

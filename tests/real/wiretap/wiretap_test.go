@@ -102,8 +102,8 @@ func TestTapHoldsOneAnswerUntilItIsReleased(t *testing.T) {
 	}()
 	<-decided
 	select {
-	case <-answered:
-		t.Fatal("answered while held")
+	case err := <-answered:
+		t.Fatalf("answered while held (%v)", err)
 	default:
 	}
 	// Only that one is held.
