@@ -33,7 +33,7 @@ type body struct {
 }
 
 // readBody never fails: what it cannot read has no members.
-func readBody(a Answer, d Dialect) body {
+func readBody(a Answer) body {
 	var b body
 	raw := bytes.TrimSpace(bytes.TrimPrefix(a.Body, []byte("\xef\xbb\xbf")))
 	switch {

@@ -122,7 +122,7 @@ func TestASecondCallbackChangesNothing(t *testing.T) {
 	h, settled := oauthflow.CallbackHandler(host, "s", "", false)
 	get := func(query string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest("GET", "/callback?"+query, nil)
+		r := httptest.NewRequest(http.MethodGet, "/callback?"+query, nil)
 		r.Host = host
 		h.ServeHTTP(w, r)
 		return w

@@ -67,8 +67,8 @@ func TestABrokenConnectionIsNotAnAnswerAndNotRepeated(t *testing.T) {
 	} {
 		url, requests := rawServer(t, func(conn net.Conn) {
 			_, _ = io.WriteString(conn, c.bytes)
-			if c.reset {
-				_ = conn.(*net.TCPConn).SetLinger(0)
+			if tcp, ok := conn.(*net.TCPConn); ok && c.reset {
+				_ = tcp.SetLinger(0)
 			}
 		})
 		tokens, err := (&oauthflow.Requester{}).Refresh(deadline(t), refreshRequest(url))

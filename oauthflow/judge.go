@@ -40,7 +40,7 @@ type Answer struct {
 //	2xx with an access token                               success
 //	anything else                                          temporary
 func Judge(a Answer, now time.Time, d Dialect, sent ...secret.Secret) (Tokens, error) {
-	b := readBody(a, d)
+	b := readBody(a)
 	t, flaw := b.tokens(now, d)
 	row := judgeRow(a.Status, b, flaw)
 	if row == rowSuccess {

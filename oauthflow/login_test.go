@@ -126,7 +126,7 @@ func TestALoginWithABrowser(t *testing.T) {
 		}
 		resp := hit(t, "GET", right)
 		b := body(t, resp)
-		if resp.StatusCode != 200 || !strings.Contains(b, "Answer received") {
+		if resp.StatusCode != http.StatusOK || !strings.Contains(b, "Answer received") {
 			t.Errorf("the right callback: %d %s", resp.StatusCode, b)
 		}
 		checkPage(t, resp.Header, b)
@@ -235,7 +235,11 @@ func TestATakenPortIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = other.Close() }()
-	port := other.Addr().(*net.TCPAddr).Port
+	addr, ok := other.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("an address %T", other.Addr())
+	}
+	port := addr.Port
 	a := newAuthorizer(t)
 	l := a.login()
 	l.RedirectPort = port

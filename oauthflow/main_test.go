@@ -102,8 +102,8 @@ const good = `{"access_token":"AT2","refresh_token":"RT2","expires_in":3600,"tok
 // requester trusts the server.
 func requester(s *recorder) *oauthflow.Requester {
 	r := &oauthflow.Requester{}
-	if s.TLS != nil {
-		r.TLS = s.Client().Transport.(*http.Transport).TLSClientConfig
+	if tr, ok := s.Client().Transport.(*http.Transport); ok && s.TLS != nil {
+		r.TLS = tr.TLSClientConfig
 	}
 	return r
 }

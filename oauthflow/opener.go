@@ -27,7 +27,7 @@ func OpenBrowser(ctx context.Context, url string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd := exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
 		// Its own session: an interrupt meant for us does not close a browser.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if cmd.Start() != nil {

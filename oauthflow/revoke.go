@@ -39,7 +39,7 @@ func (r *Requester) Revoke(ctx context.Context, server Server, client Client, to
 	if e != nil {
 		return e
 	}
-	b := readBody(a, OAuth2)
+	b := readBody(a)
 	switch {
 	case a.Status < 300 && b.code == "", b.code == "invalid_token", b.code == "invalid_grant":
 		return nil
