@@ -83,9 +83,11 @@ func (k *Kept) Inode() (uint64, error) {
 func (k *Kept) Read(limit int) ([]byte, error) {
 	b := make([]byte, limit)
 	var n int
-	err := ignoringEINTR(func() (err error) {
-		n, err = unix.Pread(k.fd, b, 0)
-		return err
+	err := k.dir.disk.step("read", k.dir.Join(k.name), func() error {
+		return ignoringEINTR(func() (err error) {
+			n, err = unix.Pread(k.fd, b, 0)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, pathError("reading", k.dir.Join(k.name), err)

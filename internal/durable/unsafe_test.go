@@ -429,19 +429,19 @@ func TestOldTemporaryFilesAreRemovedAndNothingElse(t *testing.T) {
 	put(".f."+nonce+".tmp", age+time.Second)
 	put(".f."+nonce[1:]+"Z.tmp", 1000*time.Hour)
 	keep := map[string]time.Duration{
-		"f":                              1000 * time.Hour,
-		".f." + nonce[1:] + "2.tmp":      age,
-		".f." + nonce[1:] + "3.tmp":      -time.Hour, // from the future
-		".f.x." + nonce + ".tmp":         1000 * time.Hour,
-		".g." + nonce + ".tmp":           1000 * time.Hour,
-		"f." + nonce + ".tmp":            1000 * time.Hour,
-		".f." + nonce:                    1000 * time.Hour,
-		".f." + nonce + ".tmp.lock":      1000 * time.Hour,
-		".f.tmp":                         1000 * time.Hour,
-		".f..tmp":                        1000 * time.Hour,
-		".f." + nonce[1:] + ".tmp":       1000 * time.Hour,
-		".f." + nonce + "A.tmp":          1000 * time.Hour,
-		".f.mynotesmynotesmynotesmy.tmp": 1000 * time.Hour,
+		"f":                                1000 * time.Hour,
+		".f." + nonce[1:] + "2.tmp":        age,
+		".f." + nonce[1:] + "3.tmp":        -time.Hour, // from the future
+		".f.x." + nonce + ".tmp":           1000 * time.Hour,
+		".g." + nonce + ".tmp":             1000 * time.Hour,
+		"f." + nonce + ".tmp":              1000 * time.Hour,
+		".f." + nonce:                      1000 * time.Hour,
+		".f." + nonce + ".tmp.lock":        1000 * time.Hour,
+		".f.tmp":                           1000 * time.Hour,
+		".f..tmp":                          1000 * time.Hour,
+		".f." + nonce[1:] + ".tmp":         1000 * time.Hour,
+		".f." + nonce + "A.tmp":            1000 * time.Hour,
+		".f.mynotesmynotesmynotesmyno.tmp": 1000 * time.Hour,
 	}
 	want := []string{}
 	for name, age := range keep {
