@@ -26,7 +26,7 @@ func (s *Store) Writable(ctx context.Context, target string) error {
 		if _, err := s.readSession(target, false); err != nil {
 			return err
 		}
-		if _, err := s.readIn(f.dir, f.at.base); err != nil {
+		if _, err := f.read(); err != nil {
 			return err
 		}
 		temp, err := f.dir.Prepare(f.at.base, s.cfg.Margin)
@@ -57,11 +57,12 @@ func (s *Store) Login(ctx context.Context, target string, in SignedIn) error {
 		p.Pin.Scope = in.Tokens.Scope
 	}
 	return s.change(ctx, target, true, func(f *files, lock *lockfile.Lock) error {
-		now, err := s.readIn(f.dir, f.at.base)
+		now, err := f.read()
 		if err != nil {
 			return err
 		}
 		before, _ := now.record(target)
+		p.Replaces = before.RefreshToken.Fingerprint()
 		err = f.replaceSession(ctx, lock, nil, target, func(old *session) *session {
 			next := old.settled(before).clone()
 			next.Pending = p

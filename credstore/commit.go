@@ -46,8 +46,14 @@ func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (To
 func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens Tokens) error {
 	ctx := context.WithoutCancel(h.ctx)
 	return h.withStoreLock(ctx, lockfile.Request{Brief: true, Patient: true}, func(lock *lockfile.Lock) error {
+		// A login that was cut short is decided by the token that is stored,
+		// which is about to go.
+		err := h.settle(ctx, lock)
+		if err != nil {
+			h.store.warn("the session file of %s could not be settled before the commit: %v", v.target, err)
+		}
 		newer, there := false, false
-		err := h.files.replaceStore(ctx, lock, h.storeTemp, func(now *snapshot) *document {
+		err = h.files.replaceStore(ctx, lock, h.storeTemp, func(now *snapshot) *document {
 			r, ok := now.record(v.target)
 			there = ok && sameCredential(r, next)
 			newer = !there && !(ok && r.Kind == KindOIDC && r.RefreshToken.Equal(sent))
@@ -71,7 +77,7 @@ func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens 
 		// The tokens are safe. What the session file knows beyond them is
 		// worth a warning, not the session.
 		err = h.files.replaceSession(ctx, lock, h.sessionTemp, v.target, func(old *session) *session {
-			return h.refreshed(old.settled(next), d, sent, next, tokens)
+			return h.refreshed(old, d, sent, next, tokens)
 		})
 		if err != nil {
 			h.store.warn("the session file of %s could not be written after the refresh: %v", v.target, err)

@@ -102,6 +102,11 @@ func (s *Store) decide(v view, req Request) decision {
 			v.target, v.mark.At.UTC().Format(time.RFC3339), v.target))
 	case loginRequired != "":
 		return stop(refusedError(v.target, loginRequired == unknownOutcome))
+	case v.mark.State == lockfile.MarkRefused && v.mark.Fingerprint == r.RefreshToken.Fingerprint():
+		return stop(refusedError(v.target, false))
+	case v.session != nil && v.session.UnknownServer:
+		return stop(failing(ErrLoginRequired, nil,
+			"a sign-in to %s was cut short and another program has changed the session since, so it is not known which server it belongs to and nothing was sent: sign in again with 'spendonce login %s'", v.target, v.target))
 	case req.MinValid > 0 && lifetime > 0 && req.MinValid > lifetime:
 		return stop(failing(ErrMinValid, nil,
 			"tokens of %s live %s, so none is valid for %s: ask for less", v.target, lifetime, req.MinValid))

@@ -49,6 +49,9 @@ func (s *Store) openFiles(staleAfter time.Duration) (*files, error) {
 	return f, nil
 }
 
+// read reads the store's bytes.
+func (f *files) read() (*snapshot, error) { return f.store.readIn(f.dir, f.at.base) }
+
 func (f *files) close() {
 	for _, d := range []*durable.Dir{f.state, f.locks, f.sessions, f.dir} {
 		d.Close()
@@ -125,7 +128,7 @@ func (f *files) removeOldTemps(target string) {
 // guard kept. temp may be nil.
 func (f *files) replaceStore(ctx context.Context, lock *lockfile.Lock, temp *durable.Temp, change func(*snapshot) *document) error {
 	for range 10 {
-		v, err := f.store.readIn(f.dir, f.at.base)
+		v, err := f.read()
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ type hold struct {
 // run returns a token, or asks the caller to look again, or fails.
 func (h *hold) run() (t Token, again bool, err error) {
 	if h.settings, err = h.src.settings(h.first); err != nil {
-		return Token{}, false, err
+		return Token{}, h.changedSince(h.first), err
 	}
 	if h.files, err = h.store.openFiles(h.settings.StaleAfter); err != nil {
 		return Token{}, false, err
@@ -129,19 +129,7 @@ func (h *hold) viewUnderLock() (view, error) {
 		return view{}, err
 	}
 	if raw != nil && raw.Pending != nil {
-		err := h.withStoreLock(h.ctx, lockfile.Request{Brief: true}, func(lock *lockfile.Lock) error {
-			now, err := h.store.readNow()
-			if err != nil {
-				return err
-			}
-			r, _ := now.record(h.src.cfg.Target)
-			return h.files.replaceSession(h.ctx, lock, nil, h.src.cfg.Target, func(old *session) *session {
-				if old == nil || old.Pending == nil {
-					return nil
-				}
-				return old.settled(r)
-			})
-		})
+		err := h.withStoreLock(h.ctx, lockfile.Request{Brief: true}, func(lock *lockfile.Lock) error { return h.settle(h.ctx, lock) })
 		if err != nil {
 			return view{}, err
 		}
@@ -151,6 +139,22 @@ func (h *hold) viewUnderLock() (view, error) {
 	}
 	v.mark = h.targetLock.Mark()
 	return v, nil
+}
+
+// settle decides a login that was cut short, by the refresh token that the
+// store holds now. The store lock is held.
+func (h *hold) settle(ctx context.Context, lock *lockfile.Lock) error {
+	now, err := h.files.read()
+	if err != nil {
+		return err
+	}
+	r, _ := now.record(h.src.cfg.Target)
+	return h.files.replaceSession(ctx, lock, nil, h.src.cfg.Target, func(old *session) *session {
+		if old == nil || old.Pending == nil {
+			return nil
+		}
+		return old.settled(r)
+	})
 }
 
 // withStoreLock runs f under the store lock, taking it if this hold does not
@@ -171,7 +175,7 @@ func (h *hold) withStoreLock(ctx context.Context, req lockfile.Request, f func(*
 func (h *hold) spend(v view, d decision) (Token, bool, error) {
 	var err error
 	if h.settings, err = h.src.settings(v); err != nil {
-		return Token{}, false, err
+		return Token{}, h.changedSince(v), err
 	}
 	defer func() {
 		h.storeTemp.Discard()
@@ -248,12 +252,18 @@ func (h *hold) recheck(v view) (again bool, err error) {
 			return false, err
 		}
 	}
+	return h.changedSince(v), nil
+}
+
+// changedSince reports whether the store now holds something else for the
+// target, or cannot be read any more.
+func (h *hold) changedSince(v view) bool {
 	now, err := h.store.readNow()
 	if err != nil {
-		return false, err
+		return true
 	}
 	r, ok := now.record(v.target)
-	return !ok || !sameCredential(r, v.record), nil
+	return !ok || !sameCredential(r, v.record)
 }
 
 func sameCredential(a, b Record) bool {
@@ -294,7 +304,12 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, err error) (Token, b
 		ServerDate: f.ServerDate, Unknown: f.Class == ClassRefused && h.unanswered,
 	}
 	notBefore := backoff(now, failures+1, f.RetryAfter, mathrand.N[time.Duration])
-	if f.Class == ClassRefused || f.Unprocessed || f.Class == ClassClientDead || f.Class == ClassRequest {
+	switch {
+	case f.Class == ClassRefused:
+		// At once, in case that the session file cannot be written: nobody
+		// needs to hear it twice.
+		_ = h.targetLock.SetMark(lockfile.Mark{State: lockfile.MarkRefused, Fingerprint: sent.Fingerprint(), At: now})
+	case !h.unanswered && (f.Unprocessed || f.Class == ClassClientDead || f.Class == ClassRequest):
 		_ = h.targetLock.SetMark(lockfile.Mark{}) // words messages only
 	}
 

@@ -40,6 +40,9 @@ type session struct {
 	LoginID string   `json:"loginId,omitzero"` // random, new at each login, kept by refreshes
 	Pin     *Pin     `json:"pin,omitzero"`
 	Pending *pending `json:"pending,omitzero"`
+	// UnknownServer: a login was cut short and another program has changed
+	// the record since, so nobody can tell whose the stored token is.
+	UnknownServer bool `json:"unknownServer,omitzero"`
 
 	ObtainedAt      time.Time `json:"obtainedAt,omitzero"`
 	LifetimeSeconds float64   `json:"lifetimeSeconds,omitzero"` // of the last access token; 0 if unknown
@@ -56,11 +59,13 @@ type session struct {
 }
 
 // pending is a login whose second file may not have been written yet. It
-// counts if and only if the store holds the refresh token it names.
+// counts if the store holds the refresh token it names, and never happened if
+// the store holds the one it replaces.
 type pending struct {
 	URL          string         `json:"url,omitzero"`
 	LoginID      string         `json:"loginId"`
 	RefreshToken string         `json:"refreshToken"` // fingerprint
+	Replaces     string         `json:"replaces"`     // fingerprint; "" if nothing was stored
 	Pin          Pin            `json:"pin"`
 	Unknown      jsontext.Value `json:",unknown"`
 }
@@ -122,29 +127,40 @@ func (s *session) encode() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// clone returns a copy whose members can be replaced; a nil session gives an
-// empty one.
+// clone returns a copy whose members can be replaced, for a session that was
+// read may be shared by its cache; a nil session gives an empty one.
 func (s *session) clone() *session {
 	if s == nil {
 		return &session{Version: sessionVersion}
 	}
 	c := *s
 	c.Forced = slices.Clone(s.Forced)
+	if s.Pin != nil {
+		pin := *s.Pin
+		c.Pin = &pin
+	}
 	return &c
 }
 
 // settled decides a login that may have been cut short, by the refresh token
-// that the store holds.
+// that the store holds. One that is neither the login's nor its predecessor's
+// was put there by a program that knows nothing of this file, after a refresh
+// at one server or the other: it goes to none.
 func (s *session) settled(r Record) *session {
 	if s == nil || s.Pending == nil {
 		return s
 	}
 	c := s.clone()
 	c.Pending = nil
-	if r.Kind != KindOIDC || r.RefreshToken.Fingerprint() != s.Pending.RefreshToken {
+	switch stored := r.RefreshToken.Fingerprint(); {
+	case r.Kind != KindOIDC, stored == s.Pending.Replaces:
+		return c
+	case stored == s.Pending.RefreshToken:
+		return c.signedIn(s.Pending)
+	default:
+		c.Pin, c.UnknownServer = nil, true
 		return c
 	}
-	return c.signedIn(s.Pending)
 }
 
 // signedIn is the session that a login leaves: nothing of the old one stays

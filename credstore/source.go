@@ -153,11 +153,19 @@ func (src *Source) taken(first, v view, req Request) (Token, error, bool) {
 	if v.session == nil || v.session.LastOutcome == nil || v.session.outcomeID() == first.session.outcomeID() {
 		return Token{}, nil, false
 	}
-	o := v.session.LastOutcome
-	if o.RefreshToken != first.record.RefreshToken.Fingerprint() || o.Class != ClassSuccess {
-		return Token{}, nil, false // a failure is found as back-off
+	o, r := v.session.LastOutcome, v.record
+	if o.RefreshToken != first.record.RefreshToken.Fingerprint() {
+		return Token{}, nil, false
 	}
-	r := v.record
+	if o.Class != ClassSuccess {
+		if !r.RefreshToken.Equal(first.record.RefreshToken) {
+			return Token{}, nil, false // it speaks of a token that is no longer stored
+		}
+		// Its back-off may be over before a waiter gets to run again.
+		_, notBefore, _ := v.session.about(r.RefreshToken)
+		t, err := src.standIn(v, decision{fallback: src.store.decide(v, req).fallback, err: outcomeError(v.target, o, notBefore)})
+		return t, err, true
+	}
 	if r.Kind != KindOIDC || r.AccessToken.Empty() || r.AccessToken.Equal(req.Rejected) {
 		return Token{}, nil, false
 	}
@@ -210,12 +218,8 @@ func (src *Source) view(look lookAt) (view, error) {
 	}
 	session, err := src.store.readSession(src.cfg.Target, !look.bytes)
 	if err != nil {
-		if !look.session && left > 0 && !v.record.AccessToken.Empty() {
-			src.store.warn("%v; the stored token is still valid until %s", err, v.record.ExpiresAt.UTC().Format(time.RFC3339))
-			v.sessionError = err
-			return v, nil
-		}
-		return view{}, err
+		v.sessionError = err // a token that is valid without it is still served
+		return v, nil
 	}
 	v.session = session.settled(v.record)
 	return v, nil
