@@ -1,6 +1,7 @@
 package real_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -35,6 +36,13 @@ func TestLoginByTheFormGivesALiveToken(t *testing.T) {
 				token := u.mustRun(ctx, "token", u.target)
 				if !s.Live(ctx, token.token()) {
 					t.Errorf("the server does not know the token: %v", token)
+				}
+				inJSON := u.mustRun(ctx, "token", u.target, "--json")
+				var printed struct {
+					AccessToken string `json:"access_token"`
+				}
+				if err := json.Unmarshal([]byte(inJSON.stdout), &printed); err != nil || printed.AccessToken != token.token() {
+					t.Errorf("--json holds another token (%v): %v", err, inJSON)
 				}
 				if n := s.Tap().TokenPosts(); n != 1 {
 					t.Errorf("a fresh token was refreshed: %d token requests", n)

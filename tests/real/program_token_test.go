@@ -39,13 +39,13 @@ func TestStormOnAnExpiredTokenMakesOneExchange(t *testing.T) {
 		rounds = 50
 	}
 	underEach(t, func(t *testing.T, _ judge, s server) {
-		ctx := testContext(t)
 		u := newUser(t, s)
-		u.mustLogin(ctx)
+		u.mustLogin(testContext(t))
 		s.Tap().SetLatency(slowAnswer)
 		for _, n := range []int{2, 8, 64} {
 			for round := range rounds {
 				ok := t.Run(fmt.Sprintf("%d processes, round %d", n, round+1), func(t *testing.T) {
+					ctx := testContext(t)
 					before := s.Tap().TokenPosts()
 					old, spent := u.accessToken(), u.refreshToken()
 					u.expire()
