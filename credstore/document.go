@@ -68,16 +68,18 @@ func parseDocument(b []byte) (*document, error) {
 // damageFrom keeps the place and the library's word for it, but none of the
 // file's own bytes: they may be a token.
 func damageFrom(d *jsontext.Decoder, err error) error {
+	at := d.InputOffset()
 	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) {
+		at = syntax.ByteOffset
+	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return &damage{d.InputOffset(), "the file ends too early"}
+		return &damage{at, "the file ends too early"}
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return &damage{d.InputOffset(), "a name appears twice"}
-	case errors.As(err, &syntax):
-		return &damage{syntax.ByteOffset, "not valid JSON"}
+		return &damage{at, "a name appears twice"}
 	default:
-		return &damage{d.InputOffset(), "not valid JSON"}
+		return &damage{at, "not valid JSON"}
 	}
 }
 

@@ -34,7 +34,7 @@ type hold struct {
 // run returns a token, or asks the caller to look again, or fails.
 func (h *hold) run() (t Token, again bool, err error) {
 	if h.settings, err = h.src.settings(h.first); err != nil {
-		return Token{}, h.changedSince(h.first), err
+		return h.unless(h.changedSince(h.first), err)
 	}
 	if h.files, err = h.store.openFiles(h.settings.StaleAfter); err != nil {
 		return Token{}, false, err
@@ -175,7 +175,7 @@ func (h *hold) withStoreLock(ctx context.Context, req lockfile.Request, f func(*
 func (h *hold) spend(v view, d decision) (Token, bool, error) {
 	var err error
 	if h.settings, err = h.src.settings(v); err != nil {
-		return Token{}, h.changedSince(v), err
+		return h.unless(h.changedSince(v), err)
 	}
 	defer func() {
 		h.storeTemp.Discard()
@@ -253,6 +253,14 @@ func (h *hold) recheck(v view) (again bool, err error) {
 		}
 	}
 	return h.changedSince(v), nil
+}
+
+// unless gives err, unless the ground it stands on has moved.
+func (h *hold) unless(again bool, err error) (Token, bool, error) {
+	if again {
+		return Token{}, true, nil
+	}
+	return Token{}, false, err
 }
 
 // changedSince reports whether the store now holds something else for the

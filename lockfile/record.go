@@ -26,6 +26,9 @@ const (
 	// MarkSpent: the token was exchanged and the result could not be saved;
 	// nobody may send it again.
 	MarkSpent MarkState = "spent"
+	// MarkRefused: the server has refused the token; sending it again would
+	// only be told so again.
+	MarkRefused MarkState = "refused"
 )
 
 // Mark is what the guard's record says of a token, by fingerprint.
@@ -38,7 +41,7 @@ type Mark struct {
 // record is the content of a guard: one line of fixed length, written in one
 // pwrite(2), for example
 //
-//	spendonce-guard 1 nonce=2ZKJ7W4YBE3NQ5TUSDVA6XFHRM step=0000000003 mark=sent  token=ba7816bf8f01cfea at=2026-01-02T03:04:05Z
+//	spendonce-guard 1 nonce=2ZKJ7W4YBE3NQ5TUSDVA6XFHRM step=0000000003 mark=sent    token=ba7816bf8f01cfea at=2026-01-02T03:04:05Z
 //
 // padded with spaces to 159 bytes and a newline. Whatever is not exactly what
 // encode writes is an empty record: it decides nothing but a message, and
@@ -56,7 +59,7 @@ func (r record) encode() []byte {
 	if r.mark.State != MarkNone {
 		state, fingerprint, at = string(r.mark.State), r.mark.Fingerprint, r.mark.At.UTC().Format(time.RFC3339)
 	}
-	line := fmt.Sprintf("spendonce-guard 1 nonce=%s step=%010d mark=%-5s token=%s at=%s", r.nonce, r.step, state, fingerprint, at)
+	line := fmt.Sprintf("spendonce-guard 1 nonce=%s step=%010d mark=%-7s token=%s at=%s", r.nonce, r.step, state, fingerprint, at)
 	return fmt.Appendf(nil, "%-*s\n", recordLength-1, line)
 }
 
@@ -104,7 +107,7 @@ func parseRecord(b []byte) record {
 		case "mark=":
 			switch value {
 			case "none":
-			case string(MarkSent), string(MarkSpent):
+			case string(MarkSent), string(MarkSpent), string(MarkRefused):
 				r.mark.State = MarkState(value)
 			default:
 				return record{}
