@@ -314,6 +314,7 @@ func serve(args []string) error {
 		_, _ = io.Copy(io.Discard, os.NewFile(3, "stop"))
 		close(stop)
 	}()
+	fmt.Println("ready")
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
