@@ -1,0 +1,139 @@
+package real_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/spendonce/spendonce/tests/real/person"
+)
+
+// loginWay is how the person learns where to go.
+type loginWay int
+
+const (
+	byBrowser loginWay = iota // the program starts $BROWSER with the address
+	byPrinted                 // the program prints it
+	byDevice                  // the program prints a code to type in elsewhere
+)
+
+func (u *user) loginArgs(way loginWay) []string {
+	args := []string{"login", u.target,
+		"--url", u.server.Resource(),
+		"--issuer", u.server.Issuer(),
+		"--client-id", u.server.ClientID(),
+	}
+	for _, scope := range u.server.Scopes() {
+		args = append(args, "--scope", scope)
+	}
+	switch way {
+	case byPrinted:
+		args = append(args, "--no-browser")
+	case byDevice:
+		args = append(args, "--device")
+	}
+	return args
+}
+
+// login runs "login" and lets somebody walk the pages while it waits.
+func (u *user) login(ctx context.Context, way loginWay, who person.Person) (result, person.Page) {
+	u.t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	args := u.loginArgs(way)
+	r := &running{machine: u.machine, ctx: ctx, cmd: u.command(ctx, args...), args: args}
+	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
+	var found <-chan string
+	walk := who.SignIn
+	switch way {
+	case byBrowser:
+		var browser string
+		browser, found = u.fakeBrowser(ctx)
+		r.cmd.Env = append(r.cmd.Env, "BROWSER="+browser)
+	case byPrinted:
+		found = r.awaitPrinted(regexp.QuoteMeta(u.server.AuthorizationEndpoint()) + `\?\S+`)
+	case byDevice:
+		// The code stands alone or at the end of the address of the page.
+		found = r.awaitPrinted(`[B-Z]{4}-[B-Z]{4}`)
+		walk = func(ctx context.Context, code string) (person.Page, error) {
+			return who.Visit(ctx, u.server.Issuer()+"/device?user_code="+code)
+		}
+	}
+
+	if err := r.cmd.Start(); err != nil {
+		u.t.Fatal(err)
+	}
+	ended := make(chan result, 1)
+	failed := make(chan error, 1)
+	go func() {
+		got, err := r.end()
+		if err != nil {
+			failed <- err
+			return
+		}
+		ended <- got
+	}()
+
+	var page person.Page
+	select {
+	case address := <-found:
+		var err error
+		if page, err = walk(ctx, address); err != nil {
+			cancel()
+			u.t.Fatalf("the person did not get through: %v (%v)", err, <-failed)
+		}
+	case got := <-ended:
+		return got, page
+	case err := <-failed:
+		u.t.Fatal(err)
+	}
+	select {
+	case got := <-ended:
+		return got, page
+	case err := <-failed:
+		u.t.Fatal(err)
+	}
+	panic("not reached")
+}
+
+// mustLogin signs in, for tests that are about what comes after it.
+func (u *user) mustLogin(ctx context.Context) {
+	u.t.Helper()
+	if r, _ := u.login(ctx, byPrinted, u.server.Account()); r.code != exitOK {
+		u.t.Fatal(r)
+	}
+}
+
+// fakeBrowser makes a program that passes its one argument on.
+func (m *machine) fakeBrowser(ctx context.Context) (path string, urls <-chan string) {
+	m.t.Helper()
+	dir := m.t.TempDir()
+	pipe := filepath.Join(dir, "urls")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	path = filepath.Join(dir, "browser")
+	script := fmt.Sprintf("#!/bin/sh\n[ $# -eq 1 ] || { echo \"$# arguments\" >'%[1]s'; exit 1; }\nprintf '%%s\\n' \"$1\" >'%[1]s'\n", pipe)
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+		m.t.Fatal(err)
+	}
+	// Open for both, so that neither this nor the browser waits for the other.
+	reader, err := os.OpenFile(pipe, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	lines := make(chan string, 1)
+	go func() {
+		defer close(lines)
+		if line, err := bufio.NewReader(reader).ReadString('\n'); err == nil {
+			lines <- strings.TrimSuffix(line, "\n")
+		}
+	}()
+	context.AfterFunc(ctx, func() { _ = reader.Close() })
+	return path, lines
+}
