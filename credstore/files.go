@@ -144,7 +144,7 @@ func (f *files) replaceStore(ctx context.Context, lock *lockfile.Lock, temp *dur
 			if temp, err = f.dir.Prepare(f.at.base, 0); err != nil {
 				return err
 			}
-			defer temp.Discard() //nolint:gocritic // at most a few, and harmless once published
+			defer temp.Discard()
 		}
 		if err := temp.Fill(b); err != nil {
 			return err
@@ -199,7 +199,7 @@ func (f *files) replaceSession(ctx context.Context, lock *lockfile.Lock, temp *d
 			if temp, err = f.sessions.Prepare(target+".json", 0); err != nil {
 				return err
 			}
-			defer temp.Discard() //nolint:gocritic // as above
+			defer temp.Discard()
 		}
 		if err := temp.Fill(b); err != nil {
 			return err

@@ -80,16 +80,18 @@ func (h *hold) once() (t Token, again bool, err error) {
 	if err != nil {
 		return Token{}, false, err
 	}
-	if d := h.store.decide(v, h.req); d.action == serve {
+	d := h.store.decide(v, h.req)
+	if d.action == serve {
 		return v.token(), false, nil
-	} else if t, err, ok := h.src.taken(h.first, v, h.req); ok {
+	}
+	if t, ok, err := h.src.taken(h.first, v, h.req); ok {
 		return t, false, err
-	} else if d.action == refuse {
+	}
+	if d.action == refuse {
 		t, err := h.src.standIn(v, d)
 		return t, false, err
-	} else {
-		return h.spend(v, d)
 	}
+	return h.spend(v, d)
 }
 
 // enough ends a wait: there is a valid token, or what is wanted is decided
@@ -105,7 +107,7 @@ func (h *hold) enough() bool {
 	if h.store.decide(v, h.req).action != refresh {
 		return true
 	}
-	_, _, ok := h.src.taken(h.first, v, h.req)
+	_, ok, _ := h.src.taken(h.first, v, h.req)
 	return ok
 }
 

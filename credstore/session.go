@@ -29,7 +29,7 @@ type Pin struct {
 	Dialect               string         `json:"dialect,omitzero"`
 	Subject               string         `json:"subject,omitzero"`
 	Email                 string         `json:"email,omitzero"`
-	Unknown               jsontext.Value `json:",unknown"`
+	Unknown               jsontext.Value `json:",embed"`
 }
 
 // session is sessions/<target>.json: what we must know of a target and a
@@ -55,7 +55,7 @@ type session struct {
 
 	Forced      []time.Time    `json:"forced,omitzero"` // sends that a rejection forced
 	LastOutcome *Outcome       `json:"lastOutcome,omitzero"`
-	Unknown     jsontext.Value `json:",unknown"`
+	Unknown     jsontext.Value `json:",embed"`
 }
 
 // pending is a login whose second file may not have been written yet. It
@@ -67,7 +67,7 @@ type pending struct {
 	RefreshToken string         `json:"refreshToken"` // fingerprint
 	Replaces     string         `json:"replaces"`     // fingerprint; "" if nothing was stored
 	Pin          Pin            `json:"pin"`
-	Unknown      jsontext.Value `json:",unknown"`
+	Unknown      jsontext.Value `json:",embed"`
 }
 
 // Outcome is how the last exchange of a target ended.
@@ -81,7 +81,7 @@ type Outcome struct {
 	Code         string         `json:"code,omitzero"`           // OAuth error code
 	Text         string         `json:"text,omitzero"`           // short, clean
 	ServerDate   time.Time      `json:"serverDate,omitzero"`
-	Rest         jsontext.Value `json:",unknown"`
+	Rest         jsontext.Value `json:",embed"`
 }
 
 const sessionVersion = 1

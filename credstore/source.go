@@ -112,7 +112,7 @@ func (src *Source) Get(ctx context.Context, req Request) (Token, error) {
 			return v.token(), nil
 		}
 		if first != &v {
-			if t, err, ok := src.taken(*first, v, req); ok {
+			if t, ok, err := src.taken(*first, v, req); ok {
 				return t, err
 			}
 		}
@@ -149,28 +149,28 @@ func (src *Source) standIn(v view, d decision) (Token, error) {
 // taken returns the result of an exchange that ended while this call waited:
 // whatever it was, it is this call's result too, but for a token that the
 // caller has seen rejected.
-func (src *Source) taken(first, v view, req Request) (Token, error, bool) {
+func (src *Source) taken(first, v view, req Request) (t Token, ok bool, err error) {
 	if v.session == nil || v.session.LastOutcome == nil || v.session.outcomeID() == first.session.outcomeID() {
-		return Token{}, nil, false
+		return Token{}, false, nil
 	}
 	o, r := v.session.LastOutcome, v.record
 	if o.RefreshToken != first.record.RefreshToken.Fingerprint() {
-		return Token{}, nil, false
+		return Token{}, false, nil
 	}
 	if o.Class != ClassSuccess {
 		if !r.RefreshToken.Equal(first.record.RefreshToken) {
-			return Token{}, nil, false // it speaks of a token that is no longer stored
+			return Token{}, false, nil // it speaks of a token that is no longer stored
 		}
 		// Its back-off may be over before a waiter gets to run again.
 		_, notBefore, _ := v.session.about(r.RefreshToken)
-		t, err := src.standIn(v, decision{fallback: src.store.decide(v, req).fallback, err: outcomeError(v.target, o, notBefore)})
-		return t, err, true
+		t, err = src.standIn(v, decision{fallback: src.store.decide(v, req).fallback, err: outcomeError(v.target, o, notBefore)})
+		return t, true, err
 	}
 	if r.Kind != KindOIDC || r.AccessToken.Empty() || r.AccessToken.Equal(req.Rejected) {
-		return Token{}, nil, false
+		return Token{}, false, nil
 	}
-	t, err := src.meets(v.token(), v.now, req)
-	return t, err, true
+	t, err = src.meets(v.token(), v.now, req)
+	return t, true, err
 }
 
 // meets hands out a token that was just issued, even if it is expired at
@@ -219,7 +219,7 @@ func (src *Source) view(look lookAt) (view, error) {
 	session, err := src.store.readSession(src.cfg.Target, !look.bytes)
 	if err != nil {
 		v.sessionError = err // a token that is valid without it is still served
-		return v, nil
+		return v, nil        //nolint:nilerr // kept in the view: it is an error only if more is needed
 	}
 	v.session = session.settled(v.record)
 	return v, nil

@@ -211,7 +211,7 @@ func (s *Store) locate() (place, error) {
 	for range 40 {
 		to, err := os.Readlink(path)
 		if err != nil {
-			return place{filepath.Dir(path), filepath.Base(path), path != s.path}, nil
+			return place{filepath.Dir(path), filepath.Base(path), path != s.path}, nil //nolint:nilerr // no link, or none yet
 		}
 		if !filepath.IsAbs(to) {
 			// The directory may itself be reached through a link: ".." in the
@@ -337,8 +337,10 @@ func (s *Store) readSession(target string, cached bool) (*session, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil //nolint:nilnil // no session file is a state of its own
 		}
-		if c, ok := s.sessions.Load(target); ok && err == nil && c.(*cachedSession).id == id {
-			return c.(*cachedSession).session, nil
+		if got, ok := s.sessions.Load(target); ok && err == nil {
+			if c, ok := got.(*cachedSession); ok && c.id == id {
+				return c.session, nil
+			}
 		}
 	}
 	dir, err := s.cfg.Disk.OpenDir(filepath.Dir(path))

@@ -53,7 +53,6 @@ type world struct {
 	server *spendoncetest.TokenServer
 	mu     sync.Mutex
 	tokens []canary.Value
-	output strings.Builder
 }
 
 type worldKey struct{}
