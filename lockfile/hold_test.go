@@ -478,13 +478,13 @@ func TestADamagedRecordIsAnEmptyOneAndARecordThatCannotBeReadIsKept(t *testing.T
 	}
 	release(t, lock)
 
-	for _, damaged := range []string{"", "x", before[:80], before[:159], strings.Replace(before, "spent", "spend", 1), strings.Repeat("\x00", 160)} {
+	for _, damaged := range []string{"", "x", before[:80], before[:159], strings.Replace(before, "spent", "spend", 1), strings.Repeat("\x00", 192)} {
 		put(t, dir.Join(name+".guard"), damaged, time.Now())
 		lock := acquire(t, dir, cfg)
 		if lock.Mark() != (lockfile.Mark{}) {
 			t.Errorf("of a damaged record: %+v", lock.Mark())
 		}
-		if got := contentOf(t, dir.Join(name+".guard")); len(got) != 160 {
+		if got := contentOf(t, dir.Join(name+".guard")); len(got) != 192 {
 			t.Errorf("the new record has %d bytes", len(got))
 		}
 		release(t, lock)

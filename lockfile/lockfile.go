@@ -241,7 +241,11 @@ func (l *Lock) begin(nonce string) error {
 		return err
 	}
 	l.record = record{nonce: nonce, mark: last.mark}
-	return l.guard.Write(l.record.encode())
+	if err := l.guard.Write(l.record.encode()); err != nil || last != (record{}) {
+		return err
+	}
+	// A new guard: a mark in it is worth no more than its name.
+	return l.req.Dir.Sync()
 }
 
 // Guarded reports whether the kernel lock of the guard is held. Without it
@@ -252,6 +256,9 @@ func (l *Lock) Guarded() bool { return l.guarded }
 // [ErrNotObtained] if it is no regular file any more, or the error of the
 // disk.
 func (l *Lock) Check() error {
+	if l.content == "" {
+		return fmt.Errorf("%s: %w", l.req.Dir.Join(l.req.Name), ErrLost)
+	}
 	f, err := l.req.Dir.Read(l.req.Name, maxLockFile)
 	switch {
 	case err == nil && string(f.Bytes) == l.content:
@@ -286,8 +293,8 @@ func (l *Lock) Mark() Mark { return l.record.mark }
 func (l *Lock) SetMark(m Mark) error {
 	next := record{l.record.nonce, l.record.step + 1, m.wholeSeconds()}
 	if decodeRecord(next.encode()) != next {
-		return fmt.Errorf("marking %s: state %q, fingerprint of %d bytes, year %d: no such mark",
-			l.req.Dir.Join(l.req.Name), m.State, len(m.Fingerprint), m.At.Year())
+		return fmt.Errorf("marking %s: state %q, fingerprint of %d bytes, login of %d bytes, year %d: no such mark",
+			l.req.Dir.Join(l.req.Name), m.State, len(m.Fingerprint), len(m.Login), m.At.Year())
 	}
 	err := l.guard.Write(next.encode())
 	if err == nil {

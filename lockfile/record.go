@@ -29,21 +29,24 @@ const (
 	// MarkRefused: the server has refused the token; sending it again would
 	// only be told so again.
 	MarkRefused MarkState = "refused"
+	// MarkUnknown: refused likewise, after a send that got no answer.
+	MarkUnknown MarkState = "unknown"
 )
 
 // Mark is what the guard's record says of a token, by fingerprint.
 type Mark struct {
 	State       MarkState
 	Fingerprint string    // 16 hex digits
+	Login       string    // of the login that the token belongs to, 1 to 26 letters and digits; "" if unknown
 	At          time.Time // whole seconds
 }
 
 // record is the content of a guard: one line of fixed length, written in one
 // pwrite(2), for example
 //
-//	spendonce-guard 1 nonce=2ZKJ7W4YBE3NQ5TUSDVA6XFHRM step=0000000003 mark=sent    token=ba7816bf8f01cfea at=2026-01-02T03:04:05Z
+//	spendonce-guard 1 nonce=2ZKJ7W4YBE3NQ5TUSDVA6XFHRM step=0000000003 mark=sent    token=ba7816bf8f01cfea login=- at=2026-01-02T03:04:05Z
 //
-// padded with spaces to 159 bytes and a newline. Whatever is not exactly what
+// padded with spaces to 191 bytes and a newline. Whatever is not exactly what
 // encode writes is an empty record: it decides nothing but a message, and
 // "spent", which is lost only with the disk's own promise.
 type record struct {
@@ -52,14 +55,17 @@ type record struct {
 	mark  Mark
 }
 
-const recordLength = 160
+const recordLength = 192
 
 func (r record) encode() []byte {
-	state, fingerprint, at := "none", "-", "-"
+	state, fingerprint, login, at := "none", "-", "-", "-"
 	if r.mark.State != MarkNone {
 		state, fingerprint, at = string(r.mark.State), r.mark.Fingerprint, r.mark.At.UTC().Format(time.RFC3339)
+		if r.mark.Login != "" {
+			login = r.mark.Login
+		}
 	}
-	line := fmt.Sprintf("spendonce-guard 1 nonce=%s step=%010d mark=%-7s token=%s at=%s", r.nonce, r.step, state, fingerprint, at)
+	line := fmt.Sprintf("spendonce-guard 1 nonce=%s step=%010d mark=%-7s token=%s login=%s at=%s", r.nonce, r.step, state, fingerprint, login, at)
 	return fmt.Appendf(nil, "%-*s\n", recordLength-1, line)
 }
 
@@ -74,7 +80,7 @@ func (m Mark) wholeSeconds() Mark {
 
 func decodeRecord(b []byte) record {
 	r := parseRecord(b)
-	if r.mark.State != MarkNone && !isFingerprint(r.mark.Fingerprint) || !bytes.Equal(r.encode(), b) {
+	if r.mark.State != MarkNone && (!isFingerprint(r.mark.Fingerprint) || !isLogin(r.mark.Login)) || !bytes.Equal(r.encode(), b) {
 		return record{}
 	}
 	return r
@@ -84,13 +90,19 @@ func isFingerprint(s string) bool {
 	return len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
+func isLogin(s string) bool {
+	return len(s) <= 26 && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}
+
 func parseRecord(b []byte) record {
 	f := strings.Fields(string(b))
-	if len(f) != 7 || f[0] != "spendonce-guard" || f[1] != "1" {
+	if len(f) != 8 || f[0] != "spendonce-guard" || f[1] != "1" {
 		return record{}
 	}
 	var r record
-	for i, name := range []string{"nonce=", "step=", "mark=", "token=", "at="} {
+	for i, name := range []string{"nonce=", "step=", "mark=", "token=", "login=", "at="} {
 		value, ok := strings.CutPrefix(f[i+2], name)
 		if !ok {
 			return record{}
@@ -107,7 +119,7 @@ func parseRecord(b []byte) record {
 		case "mark=":
 			switch value {
 			case "none":
-			case string(MarkSent), string(MarkSpent), string(MarkRefused):
+			case string(MarkSent), string(MarkSpent), string(MarkRefused), string(MarkUnknown):
 				r.mark.State = MarkState(value)
 			default:
 				return record{}
@@ -115,6 +127,10 @@ func parseRecord(b []byte) record {
 		case "token=":
 			if r.mark.State != MarkNone {
 				r.mark.Fingerprint = value
+			}
+		case "login=":
+			if r.mark.State != MarkNone && value != "-" {
+				r.mark.Login = value
 			}
 		case "at=":
 			if r.mark.State != MarkNone {

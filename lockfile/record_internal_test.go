@@ -10,11 +10,11 @@ import (
 )
 
 func someRecord() record {
-	return record{"2ZKJ7W4YBE3NQ5TUSDVA6XFHRM", 3, Mark{MarkSent, "ba7816bf8f01cfea", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}
+	return record{"2ZKJ7W4YBE3NQ5TUSDVA6XFHRM", 3, Mark{MarkSent, "ba7816bf8f01cfea", "", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}
 }
 
 func TestARecordIsOneLineOfFixedLength(t *testing.T) {
-	const want = "spendonce-guard 1 nonce=2ZKJ7W4YBE3NQ5TUSDVA6XFHRM step=0000000003 mark=sent token=ba7816bf8f01cfea at=2026-01-02T03:04:05Z"
+	const want = "spendonce-guard 1 nonce=2ZKJ7W4YBE3NQ5TUSDVA6XFHRM step=0000000003 mark=sent token=ba7816bf8f01cfea login=- at=2026-01-02T03:04:05Z"
 	got := string(someRecord().encode())
 	if strings.Join(strings.Fields(got), " ") != want || len(got) != recordLength || strings.Count(got, "\n") != 1 || got[recordLength-1] != '\n' {
 		t.Errorf("%q, want %q, padded", got, want)
@@ -29,10 +29,11 @@ func TestARecordComesBackAsItWas(t *testing.T) {
 		for _, step := range []uint32{0, 1, 9_999_999, math.MaxUint32} {
 			for _, mark := range []Mark{
 				{},
-				{MarkSent, "ba7816bf8f01cfea", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
-				{MarkSpent, "0000000000000000", time.Unix(0, 0).UTC()},
-				{MarkSpent, "ffffffffffffffff", time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
-				{MarkSpent, "0123456789abcdef", time.Time{}},
+				{MarkSent, "ba7816bf8f01cfea", "", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+				{MarkSpent, "0000000000000000", "", time.Unix(0, 0).UTC()},
+				{MarkSpent, "ffffffffffffffff", "", time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
+				{MarkSpent, "0123456789abcdef", "", time.Time{}},
+				{MarkUnknown, "0123456789abcdef", "2ZKJ7W4YBE3NQ5TUSDVA6XFHRM", time.Unix(1, 0).UTC()},
 			} {
 				r := record{nonce, step, mark}
 				if b := r.encode(); len(b) != recordLength || decodeRecord(b) != r {
@@ -54,7 +55,7 @@ func TestARecordThatIsTornOrDamagedIsEmptyOrAnotherWholeOne(t *testing.T) {
 		}
 		// Both have one length: a torn one mixes valid members at worst.
 		mixed := append(bytes.Clone(after[:cut]), before[cut:]...)
-		if got := decodeRecord(mixed); got != (record{}) && (got.nonce != old.nonce || got.mark.Fingerprint != old.mark.Fingerprint || got.mark.At != old.mark.At) {
+		if got := decodeRecord(mixed); got != (record{}) && (got.nonce != old.nonce || got.mark.Fingerprint != old.mark.Fingerprint || !got.mark.At.Equal(old.mark.At)) {
 			t.Errorf("torn at %d: %+v", cut, got)
 		}
 	}

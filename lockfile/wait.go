@@ -3,6 +3,7 @@ package lockfile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"time"
@@ -171,10 +172,18 @@ func (w *wait) poll(ctx context.Context) error {
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ended(ctx)
 	case <-t.C:
 		return nil
 	}
+}
+
+// ended is a context's error, with its cause where one was given.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
 }
 
 // pause is an eighth of what was waited so far, 1 to 8 ms, or 1 to 2 ms for a
