@@ -1,0 +1,5 @@
+//go:build race
+
+package credstore_test
+
+const raced = true
