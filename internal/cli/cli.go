@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -73,7 +71,7 @@ everybody else gets the result, and nobody is logged out.`,
 	flags.StringVar(&app.StateDir, "state-dir", "", "the state directory (default $SPENDONCE_STATE_DIR or ~/.local/state/spendonce)")
 	flags.StringVar(&app.ConfigPath, "config", "", "the configuration file (default ~/.config/spendonce/config.toml)")
 	root.AddCommand(app.Commands()...)
-	root.AddCommand(democmd.Command(s), versionCommand(s))
+	root.AddCommand(democmd.Command(s), completionCommand(s), versionCommand(s))
 	wrapArgs(root)
 	return root
 }
@@ -93,31 +91,4 @@ func wrapArgs(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		wrapArgs(sub)
 	}
-}
-
-// version is set by a release build; else the module's own stamp is used.
-var version = ""
-
-func versionCommand(s *streams.Streams) *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  spendonce version",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(s.Out, "spendonce", Version())
-			return err
-		},
-	}
-}
-
-// Version names this build.
-func Version() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return strings.TrimPrefix(info.Main.Version, "v")
-	}
-	return "development"
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -267,5 +268,6 @@ func (a *App) completeTargets(*cobra.Command, []string, string) ([]string, cobra
 			names = append(names, name)
 		}
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	slices.Sort(names)
+	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
 }

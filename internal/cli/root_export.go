@@ -1,0 +1,13 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/spendonce/spendonce/internal/cli/streams"
+)
+
+// Root returns the tree of all commands, to describe it in a manual. It is
+// not for running: nothing listens for signals.
+func Root() *cobra.Command {
+	return newRoot(&streams.Streams{}, &signals{})
+}
