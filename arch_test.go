@@ -97,6 +97,7 @@ var imports = []row{
 	{pkg: "spendoncetest/canary"},
 	{pkg: "internal/durable/durabletest", ours: []string{"internal/durable"}, modules: []string{"golang.org/x/sys"}},
 	{pkg: "internal/lockmodel", alone: true},
+	{pkg: "internal/sourceprogram", alone: true},
 }
 
 // planned are rows of packages that are decided but not written; they are not
@@ -111,7 +112,7 @@ var planned = []string{
 
 // Test files may import, beyond their package's row:
 var (
-	testOurs    = []string{"internal/durable", "internal/durable/durabletest", "internal/secret", "spendoncetest", "spendoncetest/canary"}
+	testOurs    = []string{"internal/durable", "internal/durable/durabletest", "internal/secret", "internal/sourceprogram", "spendoncetest", "spendoncetest/canary"}
 	testModules = []string{
 		"github.com/anishathalye/porcupine", "github.com/coreos/go-oidc/v3", "github.com/rogpeppe/go-internal",
 		"go.uber.org/goleak", "golang.org/x/oauth2", "golang.org/x/sync", "golang.org/x/sys", "pgregory.net/rapid",
@@ -144,9 +145,11 @@ var (
 		calls  []string
 		reason string
 	}{
-		"internal/cli/democmd/demo.go":   {[]string{"os.MkdirTemp", "os.RemoveAll"}, "the demo plays in a temporary directory of its own"},
-		"internal/cli/democmd/naive.go":  {[]string{"os.WriteFile"}, "the client without a lock writes as such clients do"},
-		"internal/cli/democmd/scenes.go": {[]string{"os.Mkdir", "os.OpenFile", "os.Remove"}, "fills a small disk of its own, and makes room again"},
+		"internal/cli/democmd/demo.go":      {[]string{"os.MkdirTemp", "os.RemoveAll"}, "the demo plays in a temporary directory of its own"},
+		"internal/cli/democmd/naive.go":     {[]string{"os.WriteFile"}, "the client without a lock writes as such clients do"},
+		"internal/cli/democmd/scenes.go":    {[]string{"os.Mkdir", "os.OpenFile", "os.Remove"}, "fills a small disk of its own, and makes room again"},
+		"internal/sourceprogram/lock.go":    {[]string{"os.OpenFile", "os.Remove"}, "must not share our code: it is the other program on the same store"},
+		"internal/sourceprogram/refresh.go": {[]string{"os.Rename", "os.WriteFile"}, "as above"},
 	}
 
 	// sleeps are the files that wait for real time to pass.

@@ -14,13 +14,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/spendonce/spendonce/internal/cli"
+	"github.com/spendonce/spendonce/internal/sourceprogram"
 	"github.com/spendonce/spendonce/spendoncetest"
 	"github.com/spendonce/spendonce/spendoncetest/canary"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"spendonce": func() { os.Exit(cli.Main(os.Args[1:])) },
+		"spendonce":     func() { os.Exit(cli.Main(os.Args[1:])) },
+		"sourceprogram": func() { os.Exit(sourceprogram.Main(os.Args[1:])) },
 	})
 }
 
