@@ -195,7 +195,7 @@ func TestAServerThatDripsDoesNotHoldUsForEver(t *testing.T) {
 		defer close(gone)
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
-		for {
+		for range 500 { // not for ever, so that a failure is one
 			if _, err := io.WriteString(w, " "); err != nil || http.NewResponseController(w).Flush() != nil {
 				return
 			}
@@ -206,6 +206,7 @@ func TestAServerThatDripsDoesNotHoldUsForEver(t *testing.T) {
 				return
 			}
 		}
+		_, _ = io.WriteString(w, good)
 	})
 	r := requester(s)
 	r.ShrinkDrain(300 * time.Millisecond)
@@ -247,6 +248,20 @@ func tunnel(t *testing.T, to string) (proxy string, hosts func() []string) {
 			hosts = append(hosts, q.method+" "+q.header.Get("User-Agent"))
 		}
 		return hosts
+	}
+}
+
+func TestTheProxyIsNeverAskedAboutThisMachine(t *testing.T) {
+	s := serve(t, reply(200, "", good))
+	r := requester(s)
+	r.Proxy = func(u *url.URL) (*url.URL, error) {
+		t.Errorf("asked about %s", u)
+		return nil, nil
+	}
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		if _, err := r.Refresh(deadline(t), refreshRequest(strings.Replace(s.URL, "127.0.0.1", host, 1))); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
