@@ -23,6 +23,7 @@ TEST_NEEDS := \
 	ca-certificates:/etc/ssl/certs/ca-certificates.crt \
 	gcc:gcc \
 	libc6-dev:/usr/include/stdlib.h \
+	mandoc:mandoc \
 	mount:mount \
 	strace:strace \
 	util-linux:setpriv \
@@ -65,10 +66,27 @@ build: ## build bin/spendonce
 demo: build ## see the promise kept: 64 processes, a crash, a full disk, one session
 	@$(BIN) demo
 
+# MANDIR and the rest are where Debian, Fedora, Homebrew and others look.
+MANDIR  = $(PREFIX)/share/man
+BASHDIR = $(PREFIX)/share/bash-completion/completions
+ZSHDIR  = $(PREFIX)/share/zsh/site-functions
+FISHDIR = $(PREFIX)/share/fish/vendor_completions.d
+
 .PHONY: install
-install: build ## install below PREFIX (default /usr/local)
-	install -d '$(DESTDIR)$(PREFIX)/bin'
+install: build ## install below PREFIX (default /usr/local), with manual and completions
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(MANDIR)/man1' \
+		'$(DESTDIR)$(BASHDIR)' '$(DESTDIR)$(ZSHDIR)' '$(DESTDIR)$(FISHDIR)'
 	install -m 0755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/spendonce'
+	install -m 0644 docs/man/*.1 '$(DESTDIR)$(MANDIR)/man1'
+	umask 022; $(BIN) completion bash >'$(DESTDIR)$(BASHDIR)/spendonce'
+	umask 022; $(BIN) completion zsh >'$(DESTDIR)$(ZSHDIR)/_spendonce'
+	umask 022; $(BIN) completion fish >'$(DESTDIR)$(FISHDIR)/spendonce.fish'
+
+.PHONY: uninstall
+uninstall: ## remove what install put there
+	rm -f '$(DESTDIR)$(PREFIX)/bin/spendonce' \
+		'$(DESTDIR)$(MANDIR)/man1/spendonce.1' '$(DESTDIR)$(MANDIR)'/man1/spendonce-*.1 \
+		'$(DESTDIR)$(BASHDIR)/spendonce' '$(DESTDIR)$(ZSHDIR)/_spendonce' '$(DESTDIR)$(FISHDIR)/spendonce.fish'
 
 ##@ Develop
 .PHONY: check
@@ -84,6 +102,10 @@ fmt-check: ## fail if a Go file is not formatted
 	if [ -n "$$bad" ]; then \
 		printf 'not formatted (make fmt repairs it):\n%s\n' "$$bad"; exit 1; \
 	fi
+
+.PHONY: man
+man: ## write docs/man from the commands; a test fails when that was forgotten
+	$(GO) test -count=1 ./internal/mangen -update
 
 .PHONY: vet
 vet: ## go vet, with and without the tag crash

@@ -97,6 +97,9 @@ var imports = []row{
 	{pkg: "spendoncetest/canary"},
 	{pkg: "internal/durable/durabletest", ours: []string{"internal/durable"}, modules: []string{"golang.org/x/sys"}},
 	{pkg: "internal/lockmodel", alone: true},
+
+	// Not part of the program.
+	{pkg: "internal/mangen", ours: []string{"internal/cli"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"}},
 	{pkg: "internal/sourceprogram", alone: true},
 }
 
