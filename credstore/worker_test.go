@@ -56,9 +56,12 @@ type report struct {
 	Token string `json:"token"` // fingerprint
 	Err   string `json:"err"`
 	Kind  string `json:"kind"`
-	Steps int    `json:"steps"`
+	Steps []step `json:"steps"`
 	Took  time.Duration
 }
+
+// step is a step on the disk.
+type step struct{ Op, Path string }
 
 func TestMain(m *testing.M) {
 	if raw := os.Getenv(jobVariable); raw != "" {
@@ -102,14 +105,14 @@ func work(raw string) {
 	}
 }
 
-// run does the job and returns the fingerprint of the token it got and how
-// many steps were done on the disk.
-func (j job) run() (token string, steps int, err error) {
+// run does the job and returns the fingerprint of the token it got and the
+// steps that were done on the disk.
+func (j job) run() (token string, steps []step, err error) {
 	var mu sync.Mutex
 	disk := durable.Disk{Hook: func(s durable.Step, do func() error) error {
 		mu.Lock()
-		steps++
-		n := steps
+		steps = append(steps, step{s.Op, s.Path})
+		n := len(steps)
 		mu.Unlock()
 		switch {
 		case n == j.KillAt:
@@ -126,7 +129,7 @@ func (j job) run() (token string, steps int, err error) {
 		Warn: func(text string) { fmt.Fprintln(os.Stderr, "warning:", text) },
 	})
 	if err != nil {
-		return "", 0, err
+		return "", nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -143,7 +146,7 @@ func (j job) run() (token string, steps int, err error) {
 			},
 		})
 		if err != nil {
-			return "", 0, err
+			return "", nil, err
 		}
 		t, err := src.Get(ctx, credstore.Request{Rejected: secret.New(j.Rejected)})
 		return t.AccessToken.Fingerprint(), steps, err
