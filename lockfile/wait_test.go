@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -464,7 +466,7 @@ func TestAWaitEndsWithItsContextAndWithItsCondition(t *testing.T) {
 func TestPollsAreShortAtFirstAndNeverLong(t *testing.T) {
 	for _, brief := range []bool{false, true} {
 		held(t, func(t *testing.T, dir *durable.Dir, holder *lockfile.Lock) {
-			began, last := time.Now(), time.Now()
+			began, last, late := time.Now(), time.Now(), 0
 			_, _ = lockfile.Acquire(t.Context(), cfg, lockfile.Request{Dir: dir, Name: name, Brief: brief, Until: func() bool {
 				waited, pause := time.Since(began), time.Since(last)
 				last = time.Now()
@@ -478,8 +480,14 @@ func TestPollsAreShortAtFirstAndNeverLong(t *testing.T) {
 				if pause < time.Millisecond || pause > longest {
 					t.Errorf("brief %v: a pause of %s after %s, want 1ms to %s", brief, pause, waited, longest)
 				}
+				if waited > 2*time.Second {
+					late++
+				}
 				return waited > 3*time.Second
 			}})
+			if late > 400 {
+				t.Errorf("brief %v: %d polls in a second long after the last change", brief, late)
+			}
 			// A brief lock that moves again is polled fast again.
 			if brief {
 				polls := 0
@@ -498,6 +506,40 @@ func TestPollsAreShortAtFirstAndNeverLong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A plain poll of 25 ms left contenders without the lock for whole runs. Here
+// each of 8 wants it again almost as soon as it has released it, so that the
+// lock is free for a twentieth of the time, and only polling decides who is
+// next.
+func TestPollingStarvesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := t.TempDir()
+		until := time.Now().Add(4 * time.Second)
+		served := make([]int, 8)
+		var all sync.WaitGroup
+		for i := range served {
+			dir := openDir(t, durable.Disk{}, path)
+			all.Go(func() {
+				for time.Now().Before(until) {
+					lock, err := lockfile.Acquire(t.Context(), cfg, lockfile.Request{Dir: dir, Name: name})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Millisecond)
+					served[i]++
+					release(t, lock)
+					time.Sleep(60 * time.Microsecond)
+				}
+			})
+		}
+		all.Wait()
+		t.Logf("served %v", served)
+		if 3*slices.Min(served) < slices.Max(served) {
+			t.Errorf("served %v: the least has less than a third of the best", served)
+		}
+	})
 }
 
 func TestWhatIsNoRegularFileEndsTheWaitAtOnceAndStays(t *testing.T) {
