@@ -20,14 +20,18 @@ DESTDIR ?=
 # What the suites need beside Go, make and git, as package:proof. The proof is
 # a command on PATH, or a file if it starts with a slash.
 TEST_NEEDS := \
+	bash-completion:/usr/share/bash-completion/bash_completion \
 	ca-certificates:/etc/ssl/certs/ca-certificates.crt \
+	dpkg:dpkg-deb \
+	fish:fish \
 	gcc:gcc \
 	libc6-dev:/usr/include/stdlib.h \
 	mandoc:mandoc \
 	mount:mount \
 	strace:strace \
 	util-linux:setpriv \
-	util-linux:unshare
+	util-linux:unshare \
+	zsh:zsh
 
 # Packages that must build for macOS: the credential half and its commands.
 DARWIN_PACKAGES := \
@@ -37,10 +41,11 @@ DARWIN_PACKAGES := \
 
 FUZZTIME      ?= 5s
 SOAK_FUZZTIME ?= 5m
-BENCHTIME     ?= 1s
 INIT_BUDGET   ?= 0.1
 TAGS          := crash
 TEST_TIMEOUT  ?= 25m
+RELEASE_CHECK ?= linux/amd64
+VERSION       ?= $(shell scripts/version)
 SOAK_TIMEOUT  ?= 6h
 
 BIN        := bin/spendonce
@@ -124,14 +129,16 @@ test-short: $(TESTREPORT) ## unit tests with the race detector, short counts
 
 ##@ Prove
 .PHONY: test
-test: test-needs mod-verify fmt-check vet lint cross init-budget vuln test-tools test-race test-storm test-parts fuzz ## everything that CI runs
+test: test-needs mod-verify fmt-check vet lint cross init-budget vuln completion-check release-check test-tools test-race test-storm test-parts fuzz ## everything that CI runs
 	@printf '\nmake test: all of it passed\n'
 
 .PHONY: soak
 soak: export SPENDONCE_SOAK = 1
 soak: TEST_TIMEOUT = $(SOAK_TIMEOUT)
 soak: FUZZTIME = $(SOAK_FUZZTIME)
-soak: test-needs test-race test-storm test-parts fuzz ## the full counts; takes hours
+soak: export FRESH = 1
+soak: RELEASE_CHECK = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+soak: test-needs release-check test-race test-storm test-parts fuzz ## the full counts; takes hours
 
 .PHONY: test-race
 test-race: $(TESTREPORT) plain-binary ## every suite of the main module, race detector on
@@ -164,8 +171,9 @@ fuzz: ## each fuzz target for FUZZTIME (default 5s)
 	@GO='$(GO)' scripts/fuzz '$(FUZZTIME)'
 
 .PHONY: bench
-bench: ## benchmarks; ratios measured in one run count, absolute figures do not
-	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+bench: plain-binary ## ratios measured in one run, on an idle machine (UPDATE=1: into docs/ too)
+	cd tests && $(GO) run ./bench -json ../bin/bench.json \
+		$(if $(UPDATE),-update ../docs/figures.md -svg ../docs/storm.svg) $(BENCHFLAGS)
 
 .PHONY: cross
 cross: ## build and vet the credential half for macOS
@@ -202,6 +210,21 @@ tidy-check: ## fail if go.mod lists more or less than is used
 .PHONY: test-needs
 test-needs: ## install (as root) or name what the suites need
 	@scripts/test-needs $(TEST_NEEDS)
+
+.PHONY: release-check
+release-check: ## build the release for RELEASE_CHECK twice; fail unless byte for byte the same
+	@printf '\n== reproducible release\n'
+	@GO='$(GO)' scripts/release-check $(RELEASE_CHECK)
+
+.PHONY: completion-check
+completion-check: plain-binary ## ask bash, zsh and fish to complete a target
+	@printf '\n== completion\n'
+	@scripts/completion-check $(BIN)
+
+##@ Publish
+.PHONY: release
+release: ## build archives and packages of VERSION into dist
+	GO='$(GO)' scripts/release '$(VERSION)' "$$(git rev-parse HEAD)" "$$(git log -1 --format=%ct)" dist
 
 ##@ Tidy up
 .PHONY: tools
