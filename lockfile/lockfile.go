@@ -11,6 +11,11 @@
 // after [Config.StaleAfter], release by nonce) can share the lock: its files
 // carry no mark and are broken by age alone, after having been watched.
 //
+// Never delete a guard. Who finds none makes a new one, takes a marked lock
+// file beside it for a dead process's and breaks it: a holder that lives keeps
+// a kernel lock on a file that nobody finds any more, and learns of its loss
+// only from [Lock.Check].
+//
 // No process id is recorded and none decides anything.
 package lockfile
 

@@ -105,3 +105,19 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// FuzzLockFile: only what we would write ourselves under the guard counts as
+// marked.
+func FuzzLockFile(f *testing.F) {
+	m := markedContent("nonce")
+	for _, s := range []string{"", "nonce", "nonce\n", m, m + "\n", m[:len(m)-1], "\n" + m, strings.ToUpper(m), "n\nguarded \n", m + m} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		nonce, _, _ := strings.Cut(string(content), "\n")
+		want := bootID() != "" && markedContent(nonce) == string(content)
+		if got := isMarked(content); got != want {
+			t.Errorf("%q: marked %v, want %v", content, got, want)
+		}
+	})
+}

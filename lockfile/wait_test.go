@@ -100,7 +100,7 @@ func TestAStepOfTheHolderStartsTheTimeAnew(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			held(t, func(t *testing.T, dir *durable.Dir, holder *lockfile.Lock) {
 				go func() {
-					time.Sleep(stale - time.Second)
+					<-time.After(stale - time.Second)
 					if err := step(holder); err != nil {
 						t.Error(err)
 					}
@@ -119,7 +119,7 @@ func TestTheBackstopEndsAWaitBehindALivelyHolder(t *testing.T) {
 			go func() {
 				defer close(done)
 				for ctx.Err() == nil {
-					time.Sleep(stale / 6)
+					<-time.After(stale / 6)
 					if err := holder.Step(); err != nil {
 						t.Error(err)
 					}
@@ -149,7 +149,7 @@ func TestChangesOfTheLockFileAreNoStepsOfTheGuardsHolder(t *testing.T) {
 			defer close(done)
 			for i := 0; ctx.Err() == nil; i++ {
 				put(t, dir.Join(name), fmt.Sprint("source", i), time.Now())
-				time.Sleep(stale / 12)
+				<-time.After(stale / 12)
 			}
 		}()
 		wantHeld(t, lockfile.Request{Dir: dir, Name: name}, stale)
@@ -311,8 +311,8 @@ func TestAFileThatChangedRightBeforeTheBreakIsLeftAlone(t *testing.T) {
 		dir := openDir(t, durable.Disk{Hook: func(s durable.Step, do func() error) error {
 			err := do()
 			if s.Op == "read" && filepath.Base(s.Path) == name {
-				if contentOf(t, s.Path) == "source" && time.Since(epoch()) > watch/2 {
-					// A living program takes over, after each late look.
+				if contentOf(t, s.Path) == "source" && time.Since(epoch()) >= watch {
+					// A living program takes over, right after the look that would do.
 					if e := os.Remove(s.Path); e != nil {
 						t.Error(e)
 					}
@@ -384,7 +384,7 @@ func TestTimeThatWasNotWatchedCountsOnlyInPart(t *testing.T) {
 			polls := 0
 			_, err := lockfile.Acquire(t.Context(), cfg, lockfile.Request{Dir: dir, Name: name, Until: func() bool {
 				polls++
-				time.Sleep(time.Hour) // stopped, or the machine slept
+				<-time.After(time.Hour) // stopped, or the machine slept
 				return false
 			}})
 			var held *lockfile.HeldError
