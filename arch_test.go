@@ -26,6 +26,7 @@ type row struct {
 	ours    []string // packages of this module; everyone may import internal/secret, but for rows that are alone
 	modules []string // third-party modules
 	alone   bool     // the standard library only
+	tests   []string // packages of this module that its tests may import too
 }
 
 // imports is the architecture: two columns that share the file room
@@ -34,7 +35,8 @@ var imports = []row{
 	{pkg: "", alone: true},
 
 	// The credential half.
-	{pkg: "credstore", ours: []string{"lockfile", "internal/durable"}, modules: []string{"github.com/go-json-experiment/json", "golang.org/x/oauth2", "golang.org/x/sync", "golang.org/x/sys"}},
+	{pkg: "credstore", ours: []string{"lockfile", "internal/durable"}, modules: []string{"github.com/go-json-experiment/json", "golang.org/x/oauth2", "golang.org/x/sync", "golang.org/x/sys"}, tests: []string{"credstore/refresh", "oauthflow"}},
+	{pkg: "credstore/refresh", ours: []string{"credstore", "oauthflow"}},
 	{pkg: "lockfile", ours: []string{"internal/durable"}, modules: []string{"golang.org/x/sys"}},
 	{pkg: "oauthflow", modules: []string{"github.com/coreos/go-oidc/v3", "github.com/go-json-experiment/json", "golang.org/x/oauth2", "golang.org/x/sys"}},
 	{pkg: "bearer", ours: []string{"credstore"}},
@@ -67,7 +69,7 @@ var imports = []row{
 	{
 		pkg: "internal/cli/credcmd",
 		ours: []string{
-			"bearer", "credstore", "internal/cli/streams", "internal/clientconf", "internal/config", "internal/helper",
+			"bearer", "credstore", "credstore/refresh", "internal/cli/streams", "internal/clientconf", "internal/config", "internal/helper",
 			"internal/procfs", "lockfile", "oauthflow", "spendoncetest",
 		},
 		modules: []string{"github.com/go-json-experiment/json", "github.com/spf13/cobra", "golang.org/x/oauth2", "golang.org/x/sys", "golang.org/x/term"},
@@ -79,7 +81,7 @@ var imports = []row{
 	},
 	{
 		pkg:     "internal/cli/mcpcmd",
-		ours:    []string{"bearer", "credstore", "internal/clientconf", "internal/config", "mcpproxy", "oauthflow"},
+		ours:    []string{"bearer", "credstore", "credstore/refresh", "internal/clientconf", "internal/config", "mcpproxy", "oauthflow"},
 		modules: []string{"github.com/spf13/cobra"},
 	},
 	{
@@ -188,7 +190,7 @@ func TestEveryRowHasItsPackage(t *testing.T) {
 
 // The table itself can break what it is meant to keep.
 func TestTheTwoHalvesShareOnlyTheFileRoom(t *testing.T) {
-	credential := reach("bearer", "credstore", "lockfile", "mcpproxy", "oauthflow")
+	credential := reach("bearer", "credstore", "credstore/refresh", "lockfile", "mcpproxy", "oauthflow")
 	lease := reach("broker", "lease", "peercred", "internal/ledger", "internal/wire", "internal/procfs")
 	for pkg := range credential {
 		if lease[pkg] && pkg != "internal/durable" && pkg != "internal/secret" {
@@ -198,7 +200,7 @@ func TestTheTwoHalvesShareOnlyTheFileRoom(t *testing.T) {
 }
 
 func TestAClientLinksNoServerCode(t *testing.T) {
-	for _, client := range []string{"lease", "credstore", "bearer", "oauthflow"} {
+	for _, client := range []string{"lease", "credstore", "credstore/refresh", "bearer", "oauthflow"} {
 		got := reach(client)
 		for _, server := range []string{"broker", "internal/ledger", "internal/cli", "spendoncetest"} {
 			if got[server] {
@@ -302,7 +304,8 @@ func TestTheRulesSeeWhatTheyForbid(t *testing.T) {
 		{"test library in code", importFindings, "credstore/a.go", `import _ "pgregory.net/rapid"`, 1},
 		{"test library in a test", importFindings, "credstore/a_test.go", `import _ "pgregory.net/rapid"`, 0},
 		{"test of itself", importFindings, "credstore/a_test.go", `import _ "` + module + `/credstore"`, 0},
-		{"test importing across", importFindings, "credstore/a_test.go", `import _ "` + module + `/oauthflow"`, 1},
+		{"test importing what its row lets tests", importFindings, "credstore/a_test.go", `import _ "` + module + `/oauthflow"`, 0},
+		{"test importing across", importFindings, "lockfile/a_test.go", `import _ "` + module + `/oauthflow"`, 1},
 
 		{"reveal called", revealFindings, "lockfile/a.go", `func f(s S) string { return s.Reveal() }`, 1},
 		{"reveal handed on", revealFindings, "lockfile/a.go", `func f(s S) func() string { return s.Reveal }`, 1},
@@ -350,7 +353,7 @@ func importFindings(s source) []string {
 		ours = append(slices.Clone(ours), "internal/secret")
 	}
 	if s.test {
-		ours = slices.Concat(ours, testOurs, []string{s.pkg})
+		ours = slices.Concat(ours, r.tests, testOurs, []string{s.pkg})
 		modules = slices.Concat(modules, testModules)
 	}
 	var found []string

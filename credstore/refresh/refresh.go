@@ -1,0 +1,78 @@
+// Package refresh is the way from a store of sessions to their authorization
+// servers. credstore knows neither HTTP nor OAuth and oauthflow keeps nothing:
+// a program that uses both hands [Exchange] to the one, and it calls the other.
+package refresh
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/oauthflow"
+)
+
+// Exchange sends refresh requests by r, or by a zero Requester if r is nil.
+// It sends at most once each, and what no answer came to is told apart from
+// what was never sent: see [oauthflow.Requester.Refresh].
+func Exchange(r *oauthflow.Requester) credstore.Exchange {
+	if r == nil {
+		r = &oauthflow.Requester{}
+	}
+	return func(ctx context.Context, g credstore.Grant) (credstore.Tokens, error) {
+		t, err := r.Refresh(ctx, oauthflow.RefreshRequest{
+			Server: Server(g.Pin), Client: Client(g.Pin), RefreshToken: g.RefreshToken, Resource: g.Resource,
+		})
+		if err != nil {
+			return credstore.Tokens{}, failure(err)
+		}
+		return Tokens(t), nil
+	}
+}
+
+// Server is the authorization server that a session was made at.
+func Server(p credstore.Pin) oauthflow.Server {
+	s := oauthflow.Server{
+		Issuer: p.Issuer, AuthorizationEndpoint: p.AuthorizationEndpoint, TokenEndpoint: p.TokenEndpoint,
+		RevocationEndpoint: p.RevocationEndpoint, RegistrationEndpoint: p.RegistrationEndpoint, Dialect: oauthflow.Dialect(p.Dialect),
+	}
+	if p.ClientAuth != "" {
+		s.TokenAuthMethods = []string{p.ClientAuth}
+	}
+	return s
+}
+
+// Client is the registration that a session was made with.
+func Client(p credstore.Pin) oauthflow.Client {
+	return oauthflow.Client{ID: p.ClientID, Secret: p.ClientSecret}
+}
+
+// Tokens is what a store keeps of an answer.
+func Tokens(t oauthflow.Tokens) credstore.Tokens {
+	return credstore.Tokens{
+		AccessToken: t.AccessToken, RefreshToken: t.RefreshToken, ExpiresAt: t.ExpiresAt, Lifetime: t.Lifetime,
+		Scope: strings.Fields(t.Scope), Org: t.Org, ServerDate: t.ServerDate, Warnings: t.Warnings,
+	}
+}
+
+func failure(err error) *credstore.Failure {
+	var e *oauthflow.Error
+	if !errors.As(err, &e) {
+		return &credstore.Failure{Class: credstore.ClassTemporary, Text: "the request failed"}
+	}
+	f := &credstore.Failure{
+		Status: e.Status, Code: e.Code, Text: e.Text, RetryAfter: e.RetryAfter, ServerDate: e.ServerDate,
+		Broken: e.Broken || e.NotSent, Unprocessed: e.NotSent,
+	}
+	switch e.Class {
+	case oauthflow.ClassRefused:
+		f.Class = credstore.ClassRefused
+	case oauthflow.ClassClientDead:
+		f.Class = credstore.ClassClientDead
+	case oauthflow.ClassWrongRequest:
+		f.Class = credstore.ClassRequest
+	default:
+		f.Class = credstore.ClassTemporary
+	}
+	return f
+}
