@@ -171,8 +171,8 @@ fuzz: ## each fuzz target for FUZZTIME (default 5s)
 	@GO='$(GO)' scripts/fuzz '$(FUZZTIME)'
 
 .PHONY: bench
-bench: plain-binary ## ratios measured in one run, on an idle machine (UPDATE=1: into docs/ too)
-	cd tests && $(GO) run ./bench -json ../bin/bench.json \
+bench: ## ratios measured in one run, on an idle machine (UPDATE=1: into docs/ too)
+	mkdir -p bin && cd tests && $(GO) run ./bench -json ../bin/bench.json \
 		$(if $(UPDATE),-update ../docs/figures.md -svg ../docs/storm.svg) $(BENCHFLAGS)
 
 .PHONY: cross

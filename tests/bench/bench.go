@@ -60,10 +60,12 @@ func newBench(ctx context.Context, opt options, log io.Writer) (b *bench, err er
 	return b, err
 }
 
-// build makes a plain binary, as a release is built.
+// build makes a binary as a release is built: a C library that is loaded at
+// each start, or none, makes a difference of its own.
 func build(ctx context.Context, dir, to, what string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", to, what)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", to, what)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s (run this in the directory tests): %w\n%s", what, err, out)
 	}

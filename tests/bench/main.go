@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	var opt options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&opt.binary, "bin", os.Getenv("SPENDONCE_BIN"), "the spendonce to measure; empty: one is built")
+	flags.StringVar(&opt.binary, "bin", "", "the spendonce to measure (default: one is built as for a release)")
 	flags.StringVar(&opt.dir, "dir", "", "measure below this directory (default: that of temporary files)")
 	flags.IntVar(&opt.pairs, "pairs", 21, "pairs of each comparison; the cheap ones make a multiple of it")
 	flags.StringVar(&opt.only, "only", "", "measure only these, by the letters of docs/figures.md, for example a,c")
