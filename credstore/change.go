@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/spendonce/spendonce/internal/durable"
 	"github.com/spendonce/spendonce/internal/secret"
 	"github.com/spendonce/spendonce/lockfile"
 )
@@ -27,6 +29,9 @@ func (s *Store) Writable(ctx context.Context, target string) error {
 			return err
 		}
 		if _, err := f.read(); err != nil {
+			return err
+		}
+		if err := f.introduce(target); err != nil {
 			return err
 		}
 		temp, err := f.dir.Prepare(f.at.base, s.cfg.Margin)
@@ -52,7 +57,7 @@ func (s *Store) Login(ctx context.Context, target string, in SignedIn) error {
 		Kind: KindOIDC, RefreshToken: in.Tokens.RefreshToken, AccessToken: in.Tokens.AccessToken,
 		ExpiresAt: in.Tokens.ExpiresAt, Org: in.Tokens.Org,
 	}
-	p := &pending{URL: in.URL, LoginID: rand.Text(), RefreshToken: record.RefreshToken.Fingerprint(), Pin: in.Pin}
+	p := &pending{URL: in.URL, LoginID: rand.Text(), RefreshToken: record.fingerprint(), Pin: in.Pin}
 	if len(in.Tokens.Scope) > 0 {
 		p.Pin.Scope = in.Tokens.Scope
 	}
@@ -62,7 +67,10 @@ func (s *Store) Login(ctx context.Context, target string, in SignedIn) error {
 			return err
 		}
 		before, _ := now.record(target)
-		p.Replaces = before.RefreshToken.Fingerprint()
+		p.Replaces = before.fingerprint()
+		if err := f.introduce(target); err != nil {
+			return err
+		}
 		err = f.replaceSession(ctx, lock, nil, target, func(old *session) *session {
 			next := old.settled(before).clone()
 			next.Pending = p
@@ -71,8 +79,10 @@ func (s *Store) Login(ctx context.Context, target string, in SignedIn) error {
 		if err != nil {
 			return notSaved(target, err)
 		}
-		if err := f.replaceStore(ctx, lock, nil, withRecord(target, record)); err != nil {
+		if err := f.replaceStore(ctx, lock, nil, withRecord(target, record)); err != nil && !f.holds(target, record) {
 			return notSaved(target, err)
+		} else if err != nil {
+			s.warn("the login of %s is saved and may be lost with the power: %v", target, err)
 		}
 		err = f.replaceSession(ctx, lock, nil, target, func(old *session) *session {
 			next := old.clone().signedIn(p)
@@ -96,7 +106,14 @@ func notSaved(target string, err error) error {
 
 // SetStatic stores a static token for the target.
 func (s *Store) SetStatic(ctx context.Context, target string, token secret.Secret) error {
-	return s.change(ctx, target, true, func(f *files, lock *lockfile.Lock) error {
+	return s.change(ctx, target, false, func(f *files, lock *lockfile.Lock) error {
+		// Nothing is written beside a session file that cannot be.
+		if _, err := s.readSession(target, false); err != nil {
+			return err
+		}
+		if err := f.introduce(target); err != nil {
+			return err
+		}
 		if err := f.replaceStore(ctx, lock, nil, withRecord(target, Record{Kind: KindStatic, Token: token})); err != nil {
 			return err
 		}
@@ -121,7 +138,7 @@ func withRecord(target string, r Record) func(*snapshot) *document {
 // Remove removes what is stored for the target. An exchange that is under way
 // does not bring it back. With nothing stored it is [ErrNoCredential].
 func (s *Store) Remove(ctx context.Context, target string) error {
-	return s.change(ctx, target, true, func(f *files, lock *lockfile.Lock) error {
+	return s.change(ctx, target, false, func(f *files, lock *lockfile.Lock) error {
 		found := false
 		err := f.replaceStore(ctx, lock, nil, func(now *snapshot) *document {
 			if _, found = now.doc.get(target); !found {
@@ -143,7 +160,7 @@ func (s *Store) Remove(ctx context.Context, target string) error {
 			err = nil
 		}
 		if err == nil && !found {
-			return noCredential(target)
+			return s.noCredential(target)
 		}
 		return err
 	})
@@ -165,9 +182,47 @@ func (s *Store) change(ctx context.Context, target string, patient bool, f func(
 	if err != nil {
 		return s.changeError(err)
 	}
-	defer s.release(lock)
+	defer release(lock, s.warn)
 	files.removeOldTemps(target)
 	return s.changeError(f(files, lock))
+}
+
+// introduce makes the target's guard: a target that was ever signed in to is
+// told from one that nobody knows, and a refresh on a full disk finds the one
+// file it writes in place.
+func (f *files) introduce(target string) error {
+	guard, err := f.locks.OpenKept(guardName(target))
+	if err != nil {
+		return err
+	}
+	guard.Close()
+	return nil
+}
+
+func guardName(target string) string { return target + ".lock.guard" }
+
+// holds reports whether the store now holds this very record.
+func (f *files) holds(target string, want Record) bool {
+	now, err := f.read()
+	if err != nil {
+		return false
+	}
+	r, ok := now.record(target)
+	return ok && sameCredential(r, want)
+}
+
+// noCredential tells a target that is known and has nothing stored from one
+// that nobody knows.
+func (s *Store) noCredential(target string) error {
+	known := s.cfg.OtherNames != nil && slices.Contains(s.cfg.OtherNames(), target)
+	if at, err := s.locate(); err == nil && !known {
+		_, err = durable.StatPath(filepath.Join(at.path, locksDir, guardName(target)))
+		known = err == nil
+	}
+	if !known {
+		return failing(ErrUnknownTarget, []error{ErrNoCredential}, "there is no target %s: 'spendonce list' shows those there are, 'spendonce login %s' makes it one", target, target)
+	}
+	return failing(ErrNoCredential, nil, "nothing is stored for %s: sign in with 'spendonce login %s'", target, target)
 }
 
 // Entry is what [Store.List] tells of a target, without any secret.
@@ -180,6 +235,7 @@ type Entry struct {
 	Subject       string
 	Email         string
 	Scope         []string
+	HasToken      bool      // there is an access token
 	ExpiresAt     time.Time // of the access token; zero if unknown
 	Refreshable   bool
 	LoginRequired bool
@@ -210,7 +266,7 @@ func (s *Store) List() ([]Entry, error) {
 }
 
 func (s *Store) entry(name string, r Record) Entry {
-	e := Entry{Target: name, Kind: r.Kind, ExpiresAt: r.ExpiresAt, Refreshable: !r.RefreshToken.Empty()}
+	e := Entry{Target: name, Kind: r.Kind, HasToken: !r.AccessToken.Empty() || !r.Token.Empty(), ExpiresAt: r.ExpiresAt, Refreshable: !r.RefreshToken.Empty()}
 	if !ValidName(name) {
 		return e
 	}
@@ -226,7 +282,11 @@ func (s *Store) entry(name string, r Record) Entry {
 	if session = session.settled(r); session == nil {
 		return e
 	}
-	e.URL, e.LastOutcome = session.URL, session.LastOutcome
+	e.URL = session.URL
+	if session.LastOutcome != nil {
+		o := *session.LastOutcome
+		e.LastOutcome = &o
+	}
 	if session.Pin != nil {
 		e.Issuer, e.Subject, e.Email, e.Scope = session.Pin.Issuer, session.Pin.Subject, session.Pin.Email, session.Pin.Scope
 	}

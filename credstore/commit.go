@@ -29,9 +29,8 @@ func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (To
 		saveErr = h.save(v, d, sent, next, tokens)
 	}
 	if saveErr != nil {
-		spent := lockfile.Mark{State: lockfile.MarkSpent, Fingerprint: sent.Fingerprint(), At: time.Now()}
-		if markErr := h.targetLock.SetMark(spent); markErr != nil {
-			h.store.warn("that the refresh token of %s is spent could not be recorded either: %v", v.target, markErr)
+		if markErr := h.targetLock.SetMark(v.markAs(lockfile.MarkSpent)); markErr != nil {
+			h.warn("that the refresh token of %s is spent could not be recorded either: %v", v.target, markErr)
 		}
 		token.AccessToken = next.AccessToken
 		return token, false, failing(ErrNotSaved, []error{saveErr},
@@ -45,17 +44,17 @@ func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (To
 // received token in hand.
 func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens Tokens) error {
 	ctx := context.WithoutCancel(h.ctx)
-	return h.withStoreLock(ctx, lockfile.Request{Brief: true, Patient: true}, func(lock *lockfile.Lock) error {
+	return h.withStoreLock(ctx, lockfile.Request{Brief: true, Patient: true, Until: h.stepping(nil)}, func(lock *lockfile.Lock) error {
 		// A login that was cut short is decided by the token that is stored,
 		// which is about to go.
 		err := h.settle(ctx, lock)
 		if err != nil {
-			h.store.warn("the session file of %s could not be settled before the commit: %v", v.target, err)
+			h.warn("the session file of %s could not be settled before the commit: %v", v.target, err)
 		}
 		newer, there := false, false
 		err = h.files.replaceStore(ctx, lock, h.storeTemp, func(now *snapshot) *document {
 			r, ok := now.record(v.target)
-			there = ok && sameCredential(r, next)
+			there = ok && sameCredential(r, next) && r.ExpiresAt.UnixMilli() == next.ExpiresAt.UnixMilli() && (next.Org == "" || r.Org == next.Org)
 			newer = !there && !(ok && r.Kind == KindOIDC && r.RefreshToken.Equal(sent))
 			if there || newer {
 				// An attempt that was reported failed went through; or the
@@ -77,10 +76,10 @@ func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens 
 		// The tokens are safe. What the session file knows beyond them is
 		// worth a warning, not the session.
 		err = h.files.replaceSession(ctx, lock, h.sessionTemp, v.target, func(old *session) *session {
-			return h.refreshed(old, d, sent, next, tokens)
+			return h.refreshed(old.settled(v.record), d, sent, next, tokens)
 		})
 		if err != nil {
-			h.store.warn("the session file of %s could not be written after the refresh: %v", v.target, err)
+			h.warn("the session file of %s could not be written after the refresh: %v", v.target, err)
 		}
 		return nil
 	})

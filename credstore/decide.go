@@ -41,6 +41,22 @@ type view struct {
 	sessionError error
 }
 
+// marked reports whether the guard's mark speaks of the stored refresh token,
+// of this login, and says state.
+func (v view) marked(state lockfile.MarkState) bool {
+	m := v.markAs(state)
+	return v.mark.State == m.State && v.mark.Fingerprint == m.Fingerprint && v.mark.Login == m.Login
+}
+
+// markAs is the mark that says state of the stored refresh token.
+func (v view) markAs(state lockfile.MarkState) lockfile.Mark {
+	m := lockfile.Mark{State: state, Fingerprint: v.record.RefreshToken.Fingerprint(), At: time.Now()}
+	if v.session != nil {
+		m.Login = secret.New(v.session.LoginID).Fingerprint()
+	}
+	return m
+}
+
 type action int
 
 const (
@@ -62,7 +78,7 @@ type decision struct {
 func (s *Store) decide(v view, req Request) decision {
 	switch {
 	case !v.stored:
-		return decision{action: refuse, err: noCredential(v.target)}
+		return decision{action: refuse, err: ErrNoCredential}
 	case v.record.Kind == KindStatic:
 		if req.Rejected.Equal(v.record.Token) {
 			return decision{action: refuse, err: failing(ErrLoginRequired, nil,
@@ -96,18 +112,18 @@ func (s *Store) decide(v view, req Request) decision {
 	case r.RefreshToken.Empty():
 		return stop(failing(ErrLoginRequired, nil,
 			"the session of %s has ended and the server gave no refresh token: sign in again with 'spendonce login %s'", v.target, v.target))
-	case v.mark.State == lockfile.MarkSpent && v.mark.Fingerprint == r.RefreshToken.Fingerprint():
+	case v.marked(lockfile.MarkSpent):
 		return stop(failing(ErrLoginRequired, nil,
 			"the refresh token of %s was spent %s and its successor could not be saved: sign in again with 'spendonce login %s'",
 			v.target, v.mark.At.UTC().Format(time.RFC3339), v.target))
 	case loginRequired != "":
 		return stop(refusedError(v.target, loginRequired == unknownOutcome))
-	case v.mark.State == lockfile.MarkRefused && v.mark.Fingerprint == r.RefreshToken.Fingerprint():
-		return stop(refusedError(v.target, false))
+	case v.marked(lockfile.MarkRefused), v.marked(lockfile.MarkUnknown):
+		return stop(refusedError(v.target, v.mark.State == lockfile.MarkUnknown))
 	case v.session != nil && v.session.UnknownServer:
 		return stop(failing(ErrLoginRequired, nil,
 			"a sign-in to %s was cut short and another program has changed the session since, so it is not known which server it belongs to and nothing was sent: sign in again with 'spendonce login %s'", v.target, v.target))
-	case req.MinValid > 0 && lifetime > 0 && req.MinValid > lifetime:
+	case req.MinValid > 0 && lifetime > 0 && req.MinValid >= lifetime:
 		return stop(failing(ErrMinValid, nil,
 			"tokens of %s live %s, so none is valid for %s: ask for less", v.target, lifetime, req.MinValid))
 	case v.now.Before(notBefore) && notBefore.Sub(v.now) <= maxNotBefore && v.session.LastOutcome != nil:
@@ -147,10 +163,6 @@ const (
 	refusedOutcome = "refused"
 	unknownOutcome = "unknown"
 )
-
-func noCredential(target string) error {
-	return failing(ErrNoCredential, nil, "nothing is stored for %s: sign in with 'spendonce login %s'", target, target)
-}
 
 func refusedError(target string, unknown bool) error {
 	if unknown {

@@ -16,6 +16,9 @@ var (
 	// ErrConfig: the target's settings cannot be read, are missing where they
 	// are needed, or contradict themselves.
 	ErrConfig = errors.New("bad configuration")
+	// ErrUnknownTarget: the name is neither configured nor was it ever signed
+	// in to. It is also an ErrNoCredential.
+	ErrUnknownTarget = errors.New("unknown target")
 	// ErrNoCredential: nothing is stored for the target.
 	ErrNoCredential = errors.New("no credential")
 	// ErrLoginRequired: what is stored cannot give a token any more. The

@@ -33,15 +33,12 @@ func (s *Store) openFiles(staleAfter time.Duration) (*files, error) {
 		}
 	}
 	open(&f.state, s.cfg.Dir)
-	open(&f.locks, filepath.Join(s.cfg.Dir, locksDir))
 	open(&f.sessions, filepath.Join(s.cfg.Dir, sessionsDir))
-	if at.linked {
-		if err == nil {
-			f.dir, err = s.cfg.Disk.OpenDir(at.path)
-		}
-	} else {
-		open(&f.dir, at.path)
+	if err == nil {
+		f.dir, err = s.cfg.Disk.OpenDir(at.path)
 	}
+	// Beside the target of a link, for whoever gets there by another path.
+	open(&f.locks, filepath.Join(at.path, locksDir))
 	if err != nil {
 		f.close()
 		return nil, s.changeError(err)
@@ -62,7 +59,7 @@ func (f *files) close() {
 func (s *Store) changeError(err error) error {
 	var held *lockfile.HeldError
 	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case err == nil, kindOf(err) != nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.As(err, &held):
 		return failing(ErrLocked, []error{err}, "%v", err)
@@ -70,8 +67,6 @@ func (s *Store) changeError(err error) error {
 		return failing(ErrLocked, []error{err}, "%v: look at it and move it aside", err)
 	case errors.Is(err, durable.ErrUnsafe), errors.Is(err, durable.ErrNotRegular), errors.Is(err, durable.ErrTooLarge):
 		return failing(ErrUnsafe, []error{err}, "%v", err)
-	case kindOf(err) != nil:
-		return err
 	default:
 		return failing(ErrNotWritable, []error{err}, "the store is not writable, so nothing was changed and no refresh was attempted: %v", err)
 	}
@@ -107,9 +102,9 @@ func (f *files) lockTarget(ctx context.Context, target string, until func() bool
 
 // release gives a lock up. That its file could not be removed is no error of
 // the call: the next process finds a marked file whose maker has let go.
-func (s *Store) release(lock *lockfile.Lock) {
+func release(lock *lockfile.Lock, warn func(format string, args ...any)) {
 	if err := lock.Release(); err != nil {
-		s.warn("a lock could not be removed (%v); the next process recovers it", err)
+		warn("a lock could not be removed (%v); the next process recovers it", err)
 	}
 }
 
@@ -127,7 +122,7 @@ func (f *files) removeOldTemps(target string) {
 // ours and the store still the one that was read; else it starts again,
 // guard kept. temp may be nil.
 func (f *files) replaceStore(ctx context.Context, lock *lockfile.Lock, temp *durable.Temp, change func(*snapshot) *document) error {
-	for range 10 {
+	for range 3 {
 		v, err := f.read()
 		if err != nil {
 			return err
@@ -182,7 +177,7 @@ func (f *files) recheck(ctx context.Context, lock *lockfile.Lock, v *snapshot) (
 // replaceSession re-reads the target's session file and replaces it, under
 // the store lock. change returns nil to leave it as it is. temp may be nil.
 func (f *files) replaceSession(ctx context.Context, lock *lockfile.Lock, temp *durable.Temp, target string, change func(*session) *session) error {
-	for range 10 {
+	for range 3 {
 		old, err := f.store.readSession(target, false)
 		if err != nil {
 			return err
@@ -191,7 +186,9 @@ func (f *files) replaceSession(ctx context.Context, lock *lockfile.Lock, temp *d
 		if next == nil {
 			return nil
 		}
-		b, err := next.encode()
+		named := *next
+		named.Target = target
+		b, err := named.encode()
 		if err != nil {
 			return err
 		}

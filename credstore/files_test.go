@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -370,7 +371,7 @@ func TestAStoreBehindALinkIsReplacedWhereItIs(t *testing.T) {
 				if !strings.Contains(bytesOf(t, filepath.Join(real, "creds.json")), "R-new-1") {
 					t.Error("the file behind the link was not replaced")
 				}
-				want := []string{"creds.json", "creds.json.lock.guard"}
+				want := []string{"creds.json", "creds.json.lock.guard", "locks", "locks/box.lock.guard"}
 				if name == "chained" {
 					want = append(want, "second")
 				}
@@ -434,9 +435,10 @@ func TestTwoWaysToOneStoreShareItsLock(t *testing.T) {
 	done := make(chan struct{})
 	sent, err1 := whileRefreshing(t, one, a, credstore.Request{}, func() {
 		staged := make(chan struct{})
+		var once sync.Once
 		src := sourceOf(t, open(t, credstore.Config{Dir: two, Stage: func(text string) {
-			if strings.Contains(text, "store lock") {
-				close(staged)
+			if strings.Contains(text, "waiting") {
+				once.Do(func() { close(staged) })
 			}
 		}}), box, a)
 		go func() { defer close(done); token, err = get(src, credstore.Request{}) }()

@@ -332,7 +332,7 @@ func TestOddNamesAreRefusedAsTargetsAndKeptInTheFile(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"a", "A.b-c_d", "0", strings.Repeat("a", 64)} {
-		if _, err := s.Source(credstore.SourceConfig{Target: name}); err != nil {
+		if _, err := s.Source(credstore.SourceConfig{Target: name, Exchange: (&authority{}).exchange}); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -34,6 +34,15 @@ type Record struct {
 	Org          string        // oidc
 }
 
+// fingerprint names the credential: by its refresh token, or by its access
+// token if it has no other.
+func (r Record) fingerprint() string {
+	if r.RefreshToken.Empty() {
+		return r.AccessToken.Fingerprint()
+	}
+	return r.RefreshToken.Fingerprint()
+}
+
 // The names of the members we know.
 const (
 	memberKind    = "kind"

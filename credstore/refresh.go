@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	mathrand "math/rand/v2"
 	"time"
 
@@ -17,8 +18,10 @@ import (
 type hold struct {
 	src      *Source
 	store    *Store
+	flight   *flight
 	ctx      context.Context //nolint:containedctx // the caller's, for waits only: what is spent is not bound to it
-	first    view
+	first    view            // what the caller saw first
+	seen     view            // what it saw last
 	req      Request
 	fallback bool // the stored token is valid: do not wait for a lock
 
@@ -29,12 +32,25 @@ type hold struct {
 	storeTemp   *durable.Temp
 	sessionTemp *durable.Temp
 	unanswered  bool // a send of this token may have been processed without our learning it
+	stepped     time.Time
+	warnings    []string
+}
+
+// warn keeps a warning until the locks are released: whoever listens may
+// take its time.
+func (h *hold) warn(format string, args ...any) {
+	h.warnings = append(h.warnings, fmt.Sprintf(format, args...))
 }
 
 // run returns a token, or asks the caller to look again, or fails.
 func (h *hold) run() (t Token, again bool, err error) {
-	if h.settings, err = h.src.settings(h.first); err != nil {
-		return h.unless(h.changedSince(h.first), err)
+	defer func() {
+		for _, w := range h.warnings {
+			h.store.warn("%s", w)
+		}
+	}()
+	if h.settings, err = h.src.settings(h.seen); err != nil {
+		return h.unless(h.changedSince(h.seen), err)
 	}
 	if h.files, err = h.store.openFiles(h.settings.StaleAfter); err != nil {
 		return Token{}, false, err
@@ -68,7 +84,7 @@ func (h *hold) once() (t Token, again bool, err error) {
 	defer h.release(&h.targetLock)
 	if h.settings.Scope == ScopeStore || !h.targetLock.Guarded() {
 		unstage := h.store.stage("waiting for the store lock")
-		h.storeLock, err = h.files.lockStore(h.ctx, true, lockfile.Request{Until: h.enough})
+		h.storeLock, err = h.files.lockStore(h.ctx, true, lockfile.Request{Until: h.stepping(h.enough)})
 		unstage()
 		if err != nil {
 			return Token{}, false, err
@@ -88,10 +104,31 @@ func (h *hold) once() (t Token, again bool, err error) {
 		return t, false, err
 	}
 	if d.action == refuse {
-		t, err := h.src.standIn(v, d)
+		t, err := h.src.standIn(v, d, h.warn)
 		return t, false, err
 	}
 	return h.spend(v, d)
+}
+
+// stepping shows those who wait for the target that its holder, who waits for
+// the store lock, is alive.
+func (h *hold) stepping(until func() bool) func() bool {
+	return func() bool {
+		if now := time.Now(); now.Sub(h.stepped) > h.settings.StaleAfter/30 {
+			h.stepped = now
+			_ = h.targetLock.Step() // only waiters look at it
+		}
+		return until != nil && until()
+	}
+}
+
+// patience is how a hold waits for the store lock before anything is spent.
+func (h *hold) patience() lockfile.Request {
+	req := lockfile.Request{Brief: true, Until: h.stepping(nil)}
+	if h.fallback {
+		req.Until = h.enough // a valid token is not held back by a busy lock
+	}
+	return req
 }
 
 // enough ends a wait: there is a valid token, or what is wanted is decided
@@ -100,7 +137,7 @@ func (h *hold) enough() bool {
 	if h.fallback {
 		return true
 	}
-	v, err := h.src.view(lookAt{session: true})
+	v, err := h.src.view(lookAt{bytes: !h.req.Rejected.Empty(), session: true})
 	if err != nil {
 		return true
 	}
@@ -113,7 +150,7 @@ func (h *hold) enough() bool {
 
 func (h *hold) release(lock **lockfile.Lock) {
 	if *lock != nil {
-		h.store.release(*lock)
+		release(*lock, h.warn)
 		*lock = nil
 	}
 }
@@ -131,7 +168,7 @@ func (h *hold) viewUnderLock() (view, error) {
 		return view{}, err
 	}
 	if raw != nil && raw.Pending != nil {
-		err := h.withStoreLock(h.ctx, lockfile.Request{Brief: true}, func(lock *lockfile.Lock) error { return h.settle(h.ctx, lock) })
+		err := h.withStoreLock(h.ctx, h.patience(), func(lock *lockfile.Lock) error { return h.settle(h.ctx, lock) })
 		if err != nil {
 			return view{}, err
 		}
@@ -150,9 +187,9 @@ func (h *hold) settle(ctx context.Context, lock *lockfile.Lock) error {
 	if err != nil {
 		return err
 	}
-	r, _ := now.record(h.src.cfg.Target)
+	r, ok := now.record(h.src.cfg.Target)
 	return h.files.replaceSession(ctx, lock, nil, h.src.cfg.Target, func(old *session) *session {
-		if old == nil || old.Pending == nil {
+		if !ok || old == nil || old.Pending == nil {
 			return nil
 		}
 		return old.settled(r)
@@ -169,32 +206,36 @@ func (h *hold) withStoreLock(ctx context.Context, req lockfile.Request, f func(*
 	if err != nil {
 		return err
 	}
-	defer h.store.release(lock)
+	defer release(lock, h.warn)
 	return f(lock)
 }
 
 // spend is section 4 of docs/locking.md.
 func (h *hold) spend(v view, d decision) (Token, bool, error) {
-	var err error
-	if h.settings, err = h.src.settings(v); err != nil {
+	set, err := h.src.settings(v)
+	if err != nil {
 		return h.unless(h.changedSince(v), err)
 	}
+	if set.Scope != h.settings.Scope || set.StaleAfter != h.settings.StaleAfter {
+		return Token{}, true, nil // other locks than those that are held are asked for now
+	}
+	h.settings = set
 	defer func() {
 		h.storeTemp.Discard()
 		h.sessionTemp.Discard()
 	}()
-	if err := h.proveCommit(); err != nil {
+	if err := h.proveCommit(v); err != nil {
 		return Token{}, false, err
 	}
 	if err := h.store.beginSpending(h.ctx); err != nil {
 		return Token{}, false, err
 	}
-	defer h.store.endSpending()
+	h.flight.spending = true
 
 	// What a dead sender left says that this token may be spent already.
 	sent := v.record.RefreshToken
-	h.unanswered = v.mark.State == lockfile.MarkSent && v.mark.Fingerprint == sent.Fingerprint()
-	if err := h.targetLock.SetMark(lockfile.Mark{State: lockfile.MarkSent, Fingerprint: sent.Fingerprint(), At: time.Now()}); err != nil {
+	h.unanswered = v.marked(lockfile.MarkSent)
+	if err := h.targetLock.SetMark(v.markAs(lockfile.MarkSent)); err != nil {
 		return Token{}, false, err
 	}
 	if again, err := h.recheck(v); err != nil || again {
@@ -206,20 +247,23 @@ func (h *hold) spend(v view, d decision) (Token, bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), h.settings.StaleAfter/2)
 	defer cancel()
 	unstage := h.store.stage("refreshing %s", v.target)
-	tokens, err := h.send(ctx, sent)
+	tokens, again, err := h.send(ctx, v, sent)
 	unstage()
+	if again {
+		return Token{}, true, nil
+	}
 	if err != nil {
 		return h.fail(v, d, sent, err)
 	}
 	for _, w := range tokens.Warnings {
-		h.store.warn("%s: %s", v.target, w)
+		h.warn("%s: %s", v.target, w)
 	}
 	return h.commit(v, d, sent, tokens)
 }
 
 // proveCommit shows that what comes back can be saved, before anything is
 // sent: room in the final directories, and the store lock to be had.
-func (h *hold) proveCommit() error {
+func (h *hold) proveCommit(v view) error {
 	target := h.src.cfg.Target
 	size := func(dir *durable.Dir, name string) int64 {
 		id, err := dir.Stat(name)
@@ -237,9 +281,24 @@ func (h *hold) proveCommit() error {
 	}
 	unstage := h.store.stage("waiting for the store lock")
 	defer unstage()
-	return h.withStoreLock(h.ctx, lockfile.Request{Brief: true}, func(*lockfile.Lock) error {
+	return h.withStoreLock(h.ctx, h.patience(), func(lock *lockfile.Lock) error {
 		h.files.removeOldTemps(target)
-		return nil
+		if v.session != nil && v.session.Pin != nil {
+			return nil
+		}
+		// Pinned on first use, before the use: from here on no edited
+		// configuration sends the token elsewhere.
+		return h.files.replaceSession(h.ctx, lock, nil, target, func(old *session) *session {
+			if old != nil && old.Pin != nil {
+				return nil
+			}
+			next, pin := old.clone(), h.settings.Pin
+			next.Pin = &pin
+			if next.URL == "" {
+				next.URL = h.settings.URL
+			}
+			return next
+		})
 	})
 }
 
@@ -282,12 +341,15 @@ func sameCredential(a, b Record) bool {
 
 // send sends the token once, and a second time only where the first send
 // surely left no answer to lose: see rule 8.
-func (h *hold) send(ctx context.Context, sent secret.Secret) (Tokens, error) {
+//
+// again: the record was removed or replaced meanwhile, and the first answer
+// no longer matters.
+func (h *hold) send(ctx context.Context, v view, sent secret.Secret) (t Tokens, again bool, err error) {
 	g := Grant{Pin: h.settings.Pin, RefreshToken: sent, Resource: h.settings.Pin.Resource}
-	tokens, err := h.src.cfg.Exchange(ctx, g)
+	t, err = h.src.cfg.Exchange(ctx, g)
 	var f *Failure
 	if !errors.As(err, &f) {
-		return tokens, err
+		return t, false, err
 	}
 	switch {
 	case f.Broken && ctx.Err() == nil:
@@ -295,17 +357,23 @@ func (h *hold) send(ctx context.Context, sent secret.Secret) (Tokens, error) {
 	case f.Class == ClassRequest && f.Code == "invalid_target" && g.Resource != "":
 		g.Resource = ""
 	default:
-		return tokens, err
+		return t, false, err
 	}
 	_ = h.targetLock.Step() // only waiters look at it
-	return h.src.cfg.Exchange(ctx, g)
+	// A login or logout does not wait for us: the ground may have moved.
+	if again, lost := h.recheck(v); again || lost != nil {
+		return t, again, err
+	}
+	t, err = h.src.cfg.Exchange(ctx, g)
+	return t, false, err
 }
 
 // fail records how the exchange ended and words it.
 func (h *hold) fail(v view, d decision, sent secret.Secret, err error) (Token, bool, error) {
-	f := &Failure{Class: ClassTemporary, Text: "the exchange failed"}
+	var f *Failure
 	if !errors.As(err, &f) {
-		f = &Failure{Class: ClassTemporary, Text: err.Error()}
+		// Nobody vouches for what stands in such an error.
+		f = &Failure{Class: ClassTemporary, Text: "the exchange failed"}
 	}
 	now := time.Now()
 	_, _, failures := v.session.about(sent)
@@ -315,19 +383,21 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, err error) (Token, b
 	}
 	notBefore := backoff(now, failures+1, f.RetryAfter, mathrand.N[time.Duration])
 	switch {
+	case o.Unknown:
+		_ = h.targetLock.SetMark(v.markAs(lockfile.MarkUnknown))
 	case f.Class == ClassRefused:
 		// At once, in case that the session file cannot be written: nobody
 		// needs to hear it twice.
-		_ = h.targetLock.SetMark(lockfile.Mark{State: lockfile.MarkRefused, Fingerprint: sent.Fingerprint(), At: now})
+		_ = h.targetLock.SetMark(v.markAs(lockfile.MarkRefused))
 	case !h.unanswered && (f.Unprocessed || f.Class == ClassClientDead || f.Class == ClassRequest):
 		_ = h.targetLock.SetMark(lockfile.Mark{}) // words messages only
 	}
 
 	changed := false
-	// Everybody who waits wants this result: do not hold it back for long.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), max(h.settings.StaleAfter/30, time.Second))
+	// Everybody who waits wants this result: without it each sends anew.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), h.settings.StaleAfter/2)
 	defer cancel()
-	saveErr := h.withStoreLock(ctx, lockfile.Request{Brief: true}, func(lock *lockfile.Lock) error {
+	saveErr := h.withStoreLock(ctx, lockfile.Request{Brief: true, Until: h.stepping(nil)}, func(lock *lockfile.Lock) error {
 		snap, err := h.store.readNow()
 		if err != nil {
 			return err
@@ -352,12 +422,12 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, err error) (Token, b
 		})
 	})
 	if saveErr != nil {
-		h.store.warn("the outcome of the refresh of %s could not be recorded: %v", v.target, saveErr)
+		h.warn("the outcome of the refresh of %s could not be recorded: %v", v.target, saveErr)
 	}
 	if changed {
 		return Token{}, true, nil
 	}
-	t, err := h.src.standIn(v, decision{fallback: d.fallback, err: outcomeError(v.target, o, notBefore)})
+	t, err := h.src.standIn(v, decision{fallback: d.fallback, err: outcomeError(v.target, o, notBefore)}, h.warn)
 	return t, false, err
 }
 

@@ -36,6 +36,7 @@ type Pin struct {
 // program that shares the store must not see.
 type session struct {
 	Version int      `json:"version"`
+	Target  string   `json:"target,omitzero"` // whose file it is: names may differ by case only, files on some systems not
 	URL     string   `json:"url,omitzero"`
 	LoginID string   `json:"loginId,omitzero"` // random, new at each login, kept by refreshes
 	Pin     *Pin     `json:"pin,omitzero"`
@@ -64,8 +65,8 @@ type session struct {
 type pending struct {
 	URL          string         `json:"url,omitzero"`
 	LoginID      string         `json:"loginId"`
-	RefreshToken string         `json:"refreshToken"` // fingerprint
-	Replaces     string         `json:"replaces"`     // fingerprint; "" if nothing was stored
+	RefreshToken string         `json:"refreshToken"` // fingerprint; of the access token if there is no refresh token
+	Replaces     string         `json:"replaces"`     // likewise; "" if nothing was stored
 	Pin          Pin            `json:"pin"`
 	Unknown      jsontext.Value `json:",embed"`
 }
@@ -104,7 +105,7 @@ var sessionOptions = json.JoinOptions(
 	jsontext.WithIndent("  "),
 )
 
-func parseSession(b []byte) (*session, error) {
+func parseSession(b []byte, target string) (*session, error) {
 	if _, err := parseDocument(b); err != nil {
 		return nil, err
 	}
@@ -118,6 +119,9 @@ func parseSession(b []byte) (*session, error) {
 	}
 	if s.Version != sessionVersion {
 		return nil, &damage{0, "a version this program does not know"}
+	}
+	if s.Target != "" && s.Target != target {
+		return nil, &damage{0, "the file of another target"}
 	}
 	return s, nil
 }
@@ -152,7 +156,7 @@ func (s *session) settled(r Record) *session {
 	}
 	c := s.clone()
 	c.Pending = nil
-	switch stored := r.RefreshToken.Fingerprint(); {
+	switch stored := r.fingerprint(); {
 	case r.Kind != KindOIDC, stored == s.Pending.Replaces:
 		return c
 	case stored == s.Pending.RefreshToken:

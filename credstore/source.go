@@ -1,6 +1,7 @@
 package credstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -65,6 +66,9 @@ func (s *Store) Source(cfg SourceConfig) (*Source, error) {
 	if !ValidName(cfg.Target) {
 		return nil, failing(ErrName, nil, "%.80q is no target name: use letters, digits, '.', '_' and '-', up to 64, starting with a letter or digit", cfg.Target)
 	}
+	if cfg.Exchange == nil {
+		return nil, failing(ErrConfig, nil, "no way to refresh %s was given", cfg.Target)
+	}
 	return &Source{s, cfg}, nil
 }
 
@@ -117,7 +121,7 @@ func (src *Source) Get(ctx context.Context, req Request) (Token, error) {
 			}
 		}
 		if d.action == refuse {
-			return src.standIn(v, d)
+			return src.standIn(v, d, src.store.warn)
 		}
 		t, again, err := src.refresh(ctx, *first, v, d, req)
 		switch {
@@ -138,11 +142,18 @@ func (src *Source) Get(ctx context.Context, req Request) (Token, error) {
 
 // standIn hands out a token that is still valid where a refresh is not to be
 // had, and the error where there is none.
-func (src *Source) standIn(v view, d decision) (Token, error) {
-	if !d.fallback {
+func (src *Source) standIn(v view, d decision, warn func(format string, args ...any)) (Token, error) {
+	switch {
+	case !v.stored:
+		return Token{}, src.store.noCredential(v.target)
+	case !d.fallback || errors.Is(d.err, ErrNoCredential):
 		return Token{}, d.err
 	}
-	src.store.warn("%v; the stored token is still valid until %s", d.err, v.record.ExpiresAt.UTC().Format(time.RFC3339))
+	until := "the server refuses it"
+	if !v.record.ExpiresAt.IsZero() {
+		until = v.record.ExpiresAt.UTC().Format(time.RFC3339)
+	}
+	warn("%v; the stored token is still valid until %s", d.err, until)
 	return v.token(), nil
 }
 
@@ -163,7 +174,7 @@ func (src *Source) taken(first, v view, req Request) (t Token, ok bool, err erro
 		}
 		// Its back-off may be over before a waiter gets to run again.
 		_, notBefore, _ := v.session.about(r.RefreshToken)
-		t, err = src.standIn(v, decision{fallback: src.store.decide(v, req).fallback, err: outcomeError(v.target, o, notBefore)})
+		t, err = src.standIn(v, decision{fallback: src.store.decide(v, req).fallback, err: outcomeError(v.target, o, notBefore)}, func(string, ...any) {})
 		return t, true, err
 	}
 	if r.Kind != KindOIDC || r.AccessToken.Empty() || r.AccessToken.Equal(req.Rejected) {
@@ -176,6 +187,9 @@ func (src *Source) taken(first, v view, req Request) (t Token, ok bool, err erro
 // meets hands out a token that was just issued, even if it is expired at
 // receipt: nobody has a better one.
 func (src *Source) meets(t Token, now time.Time, req Request) (Token, error) {
+	if t.AccessToken.Equal(req.Rejected) {
+		return Token{}, failing(ErrRejected, nil, "the authorization server of %s has issued the very token again that was rejected: check that the target's URL and resource are right", src.cfg.Target)
+	}
 	if req.MinValid > 0 && !t.ExpiresAt.IsZero() && t.ExpiresAt.Sub(now) < req.MinValid {
 		return Token{}, failing(ErrMinValid, nil, "the server has just issued a token of %s that is valid for %s, less than the %s asked for",
 			src.cfg.Target, max(t.ExpiresAt.Sub(now), 0).Round(time.Second), req.MinValid)
@@ -322,6 +336,9 @@ func (src *Source) settings(v view) (Settings, error) {
 	return set, nil
 }
 
+// disagreement looks for a configured member that names another server or
+// client than the session was made with. What the session does not know
+// cannot disagree.
 func disagreement(target string, s *session, set Settings) error {
 	for _, m := range []struct{ what, pinned, configured string }{
 		{"url", s.URL, set.URL},
@@ -331,9 +348,9 @@ func disagreement(target string, s *session, set Settings) error {
 		{"revocation_endpoint", s.Pin.RevocationEndpoint, set.Pin.RevocationEndpoint},
 		{"client_id", s.Pin.ClientID, set.Pin.ClientID},
 		{"resource", s.Pin.Resource, set.Pin.Resource},
-		{"dialect", s.Pin.Dialect, set.Pin.Dialect},
+		{"dialect", cmp.Or(s.Pin.Dialect, "oauth2"), set.Pin.Dialect},
 	} {
-		if m.configured != "" && m.configured != m.pinned {
+		if m.configured != "" && m.pinned != "" && !sameSetting(m.what, m.configured, m.pinned) {
 			return failing(ErrLoginRequired, nil,
 				"the session of %s was made with %s %q and the configuration now says %q, so nothing was sent: restore the configuration, or sign in again with 'spendonce login %s'",
 				target, m.what, m.pinned, m.configured, target)
@@ -342,11 +359,30 @@ func disagreement(target string, s *session, set Settings) error {
 	return nil
 }
 
+func sameSetting(what, a, b string) bool {
+	if what == "issuer" {
+		a, b = withoutRootSlash(a), withoutRootSlash(b)
+	}
+	return a == b
+}
+
+// withoutRootSlash makes https://h of https://h/, for they are one issuer;
+// behind a path the slash counts.
+func withoutRootSlash(issuer string) string {
+	if strings.Count(issuer, "/") == 3 {
+		return strings.TrimSuffix(issuer, "/")
+	}
+	return issuer
+}
+
 // refresh makes or joins this process's one exchange of the target. again
 // asks the caller to look at the store anew.
 func (src *Source) refresh(ctx context.Context, first, v view, d decision, req Request) (t Token, again bool, err error) {
 	f, mine := src.store.fly(src.cfg.Target, func(f *flight) {
-		h := &hold{src: src, store: src.store, first: first, req: req, fallback: d.fallback, ctx: ctx}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(src.store.closing, cancel)()
+		h := &hold{src: src, store: src.store, flight: f, ctx: ctx, first: first, seen: v, req: req, fallback: d.fallback}
 		f.token, f.again, f.err = h.run()
 	})
 	switch {
@@ -358,18 +394,23 @@ func (src *Source) refresh(ctx context.Context, first, v view, d decision, req R
 	select {
 	case <-f.done:
 	case <-ctx.Done():
-		return Token{}, false, context.Cause(ctx)
+		select {
+		case <-f.done: // both at once: the result counts
+		default:
+			return Token{}, false, context.Cause(ctx)
+		}
 	}
 	if mine {
 		if f.err != nil && d.fallback && f.token.AccessToken.Empty() {
-			t, err := src.standIn(v, decision{fallback: true, err: f.err})
+			t, err := src.standIn(v, decision{fallback: true, err: f.err}, src.store.warn)
 			return t, false, err
 		}
 		return f.token, f.again, f.err
 	}
 	// Another caller's flight: its error speaks of the target, unless it was
 	// that caller's own context or wish.
-	if f.err == nil || errors.Is(f.err, context.Canceled) || errors.Is(f.err, context.DeadlineExceeded) || errors.Is(f.err, ErrMinValid) {
+	if f.err == nil || errors.Is(f.err, context.Canceled) || errors.Is(f.err, context.DeadlineExceeded) ||
+		errors.Is(f.err, ErrMinValid) || errors.Is(f.err, ErrRejected) {
 		return Token{}, true, nil
 	}
 	if f.token.AccessToken.Equal(req.Rejected) {
@@ -381,10 +422,11 @@ func (src *Source) refresh(ctx context.Context, first, v view, d decision, req R
 // flight is one attempt of this process; callers in the same process share
 // it instead of queueing for the lock.
 type flight struct {
-	done  chan struct{}
-	token Token
-	err   error
-	again bool
+	done     chan struct{}
+	token    Token
+	err      error
+	again    bool
+	spending bool // an exchange was begun
 }
 
 func (s *Store) fly(target string, run func(*flight)) (f *flight, mine bool) {
@@ -406,6 +448,9 @@ func (s *Store) fly(target string, run func(*flight)) (f *flight, mine bool) {
 		delete(s.flights, target)
 		s.mu.Unlock()
 		close(f.done)
+		if f.spending {
+			s.endSpending()
+		}
 	}()
 	return f, true
 }

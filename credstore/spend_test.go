@@ -34,12 +34,26 @@ func failOn(op, suffix string) func(durable.Step) error {
 	}
 }
 
+// failOnAfterFirst lets the first such step pass: the session is pinned before
+// its first use.
+func failOnAfterFirst(op, suffix string) func(durable.Step) error {
+	fail, seen := failOn(op, suffix), false
+	return func(s durable.Step) error {
+		err := fail(s)
+		if err != nil && !seen {
+			seen = true
+			return nil
+		}
+		return err
+	}
+}
+
 // A refusal that could not be noted in the session file is noted in the guard.
 func TestARefusalIsHeardOnceEvenIfItCannotBeNoted(t *testing.T) {
 	dir := stateDir(t)
 	putStore(t, dir, map[string]record{box: oidc("R0", "A0", in(-time.Hour))})
 	a := &authority{answer: failing(credstore.Failure{Class: credstore.ClassRefused})}
-	disk := steps{fail: failOn("rename", "/sessions/box.json")}
+	disk := steps{fail: failOnAfterFirst("rename", "/sessions/box.json")}
 	mustRefuse(t, sourceOf(t, open(t, credstore.Config{Dir: dir, Disk: disk.disk()}), box, a), credstore.Request{}, credstore.ErrLoginRequired)
 	mustRefuse(t, sourceOf(t, open(t, credstore.Config{Dir: dir}), box, a), credstore.Request{}, credstore.ErrLoginRequired)
 	mustHaveSent(t, a, "R0")
@@ -362,8 +376,14 @@ func TestAnExchangeOutlivesItsCaller(t *testing.T) {
 	result := make(chan error, 1)
 	go func() { _, err := src.Get(ctx, credstore.Request{}); result <- err }()
 	<-arrived
-	if s.Interrupt(func() { t.Error("the exchange was interrupted") }) {
+	interrupted := make(chan struct{})
+	if s.Interrupt(func() { close(interrupted) }) {
 		t.Error("Interrupt says that it cancelled")
+	}
+	select {
+	case <-interrupted:
+		t.Error("the exchange was interrupted")
+	default:
 	}
 	cancel()
 	if err := <-result; !errors.Is(err, context.Canceled) {
@@ -387,6 +407,7 @@ func TestAnExchangeOutlivesItsCaller(t *testing.T) {
 	if r := storeOf(t, dir)[box]; r["refreshToken"] != "R-new-1" {
 		t.Error("the exchange was not committed")
 	}
+	<-interrupted // what was asked for meanwhile
 	called := false
 	if !s.Interrupt(func() { called = true }) || !called {
 		t.Error("nothing is under way, and Interrupt does not cancel")
@@ -629,7 +650,7 @@ func TestASessionFileThatCannotBeWrittenDoesNotCostTheTokens(t *testing.T) {
 	dir := stateDir(t)
 	putStore(t, dir, map[string]record{box: oidc("R0", "A0", in(-time.Hour))})
 	a := &authority{}
-	disk := steps{fail: failOn("rename", "/sessions/box.json")}
+	disk := steps{fail: failOnAfterFirst("rename", "/sessions/box.json")}
 	var told warnings
 	src := sourceOf(t, open(t, credstore.Config{Dir: dir, Disk: disk.disk(), Warn: told.warn}), box, a)
 	mustGive(t, src, credstore.Request{}, "A-new-1")

@@ -64,13 +64,17 @@ type Store struct {
 
 	cache    atomic.Pointer[snapshot]
 	sessions sync.Map // target -> *cachedSession
-	warned   sync.Map // text -> struct{}
+	warned   sync.Map // what was warned of -> struct{}
 
 	mu       sync.Mutex
 	flights  map[string]*flight
-	spending int // exchanges that must end before this process does
+	spending int    // exchanges that must end before this process does
+	deferred func() // what Interrupt was asked for meanwhile
 	closed   bool
 	running  sync.WaitGroup
+
+	closing context.Context //nolint:containedctx // ends the waits of all flights
+	close   context.CancelFunc
 }
 
 // Open returns the store. Nothing is read or made yet: a missing store is an
@@ -100,7 +104,9 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.ForcedWindow <= 0 {
 		cfg.ForcedWindow = time.Minute
 	}
-	return &Store{cfg: cfg, path: filepath.Join(dir, storeName), flights: map[string]*flight{}}, nil
+	s := &Store{cfg: cfg, path: filepath.Join(dir, storeName), flights: map[string]*flight{}}
+	s.closing, s.close = context.WithCancel(context.Background())
+	return s, nil
 }
 
 // DefaultDir returns the state directory that the environment names.
@@ -121,12 +127,14 @@ func DefaultDir() (string, error) {
 // Path returns the path of the store file.
 func (s *Store) Path() string { return s.path }
 
-// Close waits until every exchange that was begun has been committed, or
-// until ctx ends. A closed store starts no further exchange.
+// Close ends all waits for locks, and returns when every exchange that was
+// begun has been committed, or when ctx ends. A closed store starts no further
+// exchange.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.close()
 	done := make(chan struct{})
 	go func() {
 		s.running.Wait()
@@ -141,12 +149,14 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 // Interrupt calls cancel and returns true, unless an exchange is under way
-// that must not be cut short: then it does nothing and returns false. No
-// exchange begins between the question and the call.
+// that must not be cut short: then it returns false, and cancel is called when
+// that has ended and its result been handed out. No exchange begins between
+// the question and the call.
 func (s *Store) Interrupt(cancel func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.spending > 0 {
+		s.deferred = cancel
 		return false
 	}
 	cancel()
@@ -159,7 +169,7 @@ func (s *Store) beginSpending(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+		return err
 	}
 	if s.closed {
 		return failing(ErrTemporary, nil, "the store is being closed, nothing was sent")
@@ -171,13 +181,24 @@ func (s *Store) beginSpending(ctx context.Context) error {
 func (s *Store) endSpending() {
 	s.mu.Lock()
 	s.spending--
+	deferred := s.deferred
+	if s.spending > 0 {
+		deferred = nil
+	}
 	s.mu.Unlock()
+	if deferred != nil {
+		deferred()
+	}
 }
 
 func (s *Store) warn(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if _, again := s.warned.LoadOrStore(text, struct{}{}); !again && s.cfg.Warn != nil {
-		s.cfg.Warn(text)
+	// Once for each thing, whatever times its words name.
+	key := format
+	if len(args) > 0 {
+		key += fmt.Sprint(args[0])
+	}
+	if _, again := s.warned.LoadOrStore(key, struct{}{}); !again && s.cfg.Warn != nil {
+		s.cfg.Warn(fmt.Sprintf(format, args...))
 	}
 }
 
@@ -358,9 +379,12 @@ func (s *Store) readSession(target string, cached bool) (*session, error) {
 	if err != nil {
 		return nil, s.fileError(err)
 	}
-	parsed, err := parseSession(f.Bytes)
+	parsed, err := parseSession(f.Bytes, target)
 	if err != nil {
 		return nil, failing(ErrDamaged, []error{err}, "%s is damaged %v; it was left untouched and nothing was sent: move it aside (mv %s %s.damaged) and sign in again", path, err, path, path)
+	}
+	if f.Mode&0o077 != 0 {
+		s.warn("%s had mode %04o, so others may have read it; the next write makes it 0600", path, f.Mode)
 	}
 	if time.Since(time.Unix(0, f.ID.MtimeNsec)) > granularity {
 		s.sessions.Store(target, &cachedSession{f.ID, parsed})

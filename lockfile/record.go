@@ -37,7 +37,7 @@ const (
 type Mark struct {
 	State       MarkState
 	Fingerprint string    // 16 hex digits
-	Login       string    // of the login that the token belongs to, 1 to 26 letters and digits; "" if unknown
+	Login       string    // fingerprint of the login that the token belongs to; "" if unknown
 	At          time.Time // whole seconds
 }
 
@@ -80,7 +80,7 @@ func (m Mark) wholeSeconds() Mark {
 
 func decodeRecord(b []byte) record {
 	r := parseRecord(b)
-	if r.mark.State != MarkNone && (!isFingerprint(r.mark.Fingerprint) || !isLogin(r.mark.Login)) || !bytes.Equal(r.encode(), b) {
+	if r.mark.State != MarkNone && (!isFingerprint(r.mark.Fingerprint) || r.mark.Login != "" && !isFingerprint(r.mark.Login)) || !bytes.Equal(r.encode(), b) {
 		return record{}
 	}
 	return r
@@ -88,12 +88,6 @@ func decodeRecord(b []byte) record {
 
 func isFingerprint(s string) bool {
 	return len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
-}
-
-func isLogin(s string) bool {
-	return len(s) <= 26 && !strings.ContainsFunc(s, func(r rune) bool {
-		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	})
 }
 
 func parseRecord(b []byte) record {

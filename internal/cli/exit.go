@@ -30,6 +30,7 @@ var exitCodes = []struct {
 	{credstore.ErrName, exitUsage},
 	{credstore.ErrOverride, exitUsage},
 	{credstore.ErrConfig, exitUsage},
+	{credstore.ErrUnknownTarget, exitUsage},
 	{credstore.ErrNoCredential, exitNothing},
 	{credstore.ErrLoginRequired, exitLogin},
 	{credstore.ErrTemporary, exitTemporary},

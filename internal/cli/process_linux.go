@@ -23,7 +23,7 @@ func harden() error {
 	// The setting was read before main; only a new start forgets it.
 	var kept []string
 	for _, s := range strings.Split(debug, ",") {
-		if !strings.HasPrefix(s, "http2debug") {
+		if !strings.Contains(s, "http2debug") {
 			kept = append(kept, s)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spendonce/spendonce/internal/cli/streams"
@@ -26,13 +27,22 @@ type signals struct {
 	first     syscall.Signal // the signal that ended the context
 
 	// holders hold it for reading, a stop for writing.
-	stopping sync.RWMutex
+	stopping   sync.RWMutex
+	stopWanted atomic.Bool
 }
 
 func watchSignals(s *streams.Streams) (context.Context, *signals) {
+	// A reader that went away, or a background job that may not write to its
+	// terminal, must not end or stop a process that holds a lock: writing
+	// fails, or works, instead.
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGTTOU)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	g := &signals{s: s, cancel: cancel, in: make(chan os.Signal, 4), done: make(chan struct{})}
-	signal.Notify(g.in, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGTSTP)
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGTSTP} {
+		if !signal.Ignored(sig) { // nohup, and background jobs of a script, mean it
+			signal.Notify(g.in, sig)
+		}
+	}
 	go g.run()
 	return ctx, g
 }
@@ -58,9 +68,9 @@ func (g *signals) run() {
 			return
 		case sig := <-g.in:
 			if sig == syscall.SIGTSTP {
-				g.stopping.Lock()
-				stopSelf()
-				g.stopping.Unlock()
+				if g.stopWanted.CompareAndSwap(false, true) {
+					go g.stop()
+				}
 				continue
 			}
 			n, _ := sig.(syscall.Signal)
@@ -70,6 +80,14 @@ func (g *signals) run() {
 			g.end(n)
 		}
 	}
+}
+
+// stop stops the process as soon as it holds no lock.
+func (g *signals) stop() {
+	g.stopping.Lock()
+	defer g.stopping.Unlock()
+	g.stopWanted.Store(false)
+	stopSelf()
 }
 
 func (g *signals) end(sig syscall.Signal) {

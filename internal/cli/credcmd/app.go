@@ -19,6 +19,7 @@ import (
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/internal/config"
 	"github.com/spendonce/spendonce/internal/secret"
+	"github.com/spendonce/spendonce/lockfile"
 	"github.com/spendonce/spendonce/oauthflow"
 )
 
@@ -32,7 +33,8 @@ type App struct {
 	// Hold: see [credstore.Config].
 	Hold func() func()
 
-	config func() (*config.Config, error)
+	config   func() (*config.Config, error)
+	progress *streams.Progress
 }
 
 // Commands returns the commands of this half.
@@ -63,9 +65,9 @@ func (a *App) store() (*credstore.Store, error) {
 }
 
 func (a *App) storeConfig() credstore.Config {
-	progress := streams.NewProgress(a.Streams)
+	a.progress = streams.NewProgress(a.Streams)
 	return credstore.Config{
-		Dir: a.StateDir, Warn: a.Streams.Warn, Stage: progress.Stage, Hold: a.Hold,
+		Dir: a.StateDir, Warn: a.Streams.Warn, Stage: a.progress.Stage, Hold: a.Hold,
 		OtherNames: func() []string {
 			c, err := a.config()
 			if err != nil {
@@ -89,6 +91,14 @@ func (a *App) changeStore() (*credstore.Store, error) {
 	}
 	cfg := a.storeConfig()
 	cfg.StaleAfter = time.Duration(c.Lock.StaleAfter)
+	if cfg.StaleAfter > 0 && cfg.StaleAfter < lockfile.DefaultStaleAfter {
+		for name, t := range c.Targets {
+			if t.LockScope == "store" || t.LockScope == "" && t.Dialect == string(oauthflow.Hypaware) {
+				return nil, streams.Usage("stale_after is %s and target %s shares the store with other programs by the constant %s: raise it, or set lock_scope \"target\"",
+					cfg.StaleAfter, name, lockfile.DefaultStaleAfter)
+			}
+		}
+	}
 	s, err := credstore.Open(cfg)
 	if err == nil && a.Interrupter != nil {
 		a.Interrupter(s.Interrupt)
@@ -208,7 +218,7 @@ func failure(err error) *credstore.Failure {
 }
 
 // readSecret reads a token from a file, or from standard input for "-".
-func (a *App) readSecret(flag, path string) (secret.Secret, error) {
+func (a *App) readSecret(ctx context.Context, flag, path string) (secret.Secret, error) {
 	const limit = 1 << 20
 	in := a.Streams.In
 	if path != "-" {
@@ -219,7 +229,10 @@ func (a *App) readSecret(flag, path string) (secret.Secret, error) {
 		defer func() { _ = f.Close() }()
 		in = f
 	}
-	b, err := io.ReadAll(io.LimitReader(in, limit+1))
+	b, err := readAll(ctx, io.LimitReader(in, limit+1))
+	if ctx.Err() != nil {
+		return secret.Secret{}, context.Cause(ctx)
+	}
 	if err != nil {
 		return secret.Secret{}, streams.Usage("%s: reading %s: %w", flag, path, err)
 	}
@@ -233,6 +246,24 @@ func (a *App) readSecret(flag, path string) (secret.Secret, error) {
 		return secret.Secret{}, streams.Usage("%s: %s holds white space, control or non-ASCII characters inside the token", flag, path)
 	}
 	return secret.New(text), nil
+}
+
+// readAll reads until the end or until ctx ends, for a person may be at the
+// other side.
+func readAll(ctx context.Context, in io.Reader) (b []byte, err error) {
+	done := make(chan struct{})
+	var got []byte
+	var readErr error
+	go func() {
+		defer close(done)
+		got, readErr = io.ReadAll(in)
+	}()
+	select {
+	case <-done:
+		return got, readErr
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // closeStore waits for what was begun.

@@ -103,8 +103,10 @@ func stateOf(e credstore.Entry, now time.Time) string {
 		return "not ours"
 	case e.Kind == credstore.KindStatic:
 		return "static"
-	case e.LoginRequired:
+	case e.LoginRequired, !e.Refreshable && !e.HasToken:
 		return "login required"
+	case !e.HasToken:
+		return "no token yet, refreshed on use"
 	case e.ExpiresAt.IsZero():
 		return "valid, expiry unknown"
 	case e.ExpiresAt.After(now):

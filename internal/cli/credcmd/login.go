@@ -63,7 +63,7 @@ func (a *App) loginStatic(ctx context.Context, s *credstore.Store, target string
 	if f.issuer != "" || f.clientID != "" || len(f.scopes) > 0 {
 		return streams.Usage("--token-file stores a token as it is: --issuer, --client-id and --scope do not go with it")
 	}
-	token, err := a.readSecret("--token-file", f.tokenFile)
+	token, err := a.readSecret(ctx, "--token-file", f.tokenFile)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,10 @@ func (a *App) loginBrowser(ctx context.Context, s *credstore.Store, target strin
 	if err != nil {
 		return &streams.Exit{Code: 2, Err: err}
 	}
-	t := merged(c.Targets[target], f)
+	t, err := merged(c.Targets[target], f)
+	if err != nil {
+		return err
+	}
 	// A person's time is not spent on a login that cannot be kept.
 	if err := s.Writable(ctx, target); err != nil {
 		return err
@@ -165,12 +168,20 @@ func clientAuth(s oauthflow.Server, c oauthflow.Client) string {
 	return ""
 }
 
-// merged lays the flags over the configuration.
-func merged(t config.Target, f loginFlags) config.Target {
+// merged adds the flags to the configuration. They must not contradict it: a
+// session that was made with something else would not be refreshed.
+func merged(t config.Target, f loginFlags) (config.Target, error) {
 	for _, m := range []struct {
-		to   *string
-		from string
-	}{{&t.URL, f.url}, {&t.Issuer, f.issuer}, {&t.ClientID, f.clientID}, {&t.Resource, f.resource}} {
+		flag, name string
+		to         *string
+		from       string
+	}{
+		{"--url", "url", &t.URL, f.url}, {"--issuer", "issuer", &t.Issuer, f.issuer},
+		{"--client-id", "client_id", &t.ClientID, f.clientID}, {"--resource", "resource", &t.Resource, f.resource},
+	} {
+		if m.from != "" && *m.to != "" && m.from != *m.to {
+			return t, streams.Usage("%s says %q and the configuration says %s = %q: change one of them", m.flag, m.from, m.name, *m.to)
+		}
 		if m.from != "" {
 			*m.to = m.from
 		}
@@ -178,7 +189,7 @@ func merged(t config.Target, f loginFlags) config.Target {
 	if len(f.scopes) > 0 {
 		t.Scopes = f.scopes
 	}
-	return t
+	return t, nil
 }
 
 // findServer takes the endpoints from the configuration or asks the issuer.

@@ -41,7 +41,7 @@ print the same new token.`,
 					return streams.Usage("--refresh and --rejected exclude each other")
 				}
 				var err error
-				if req.Rejected, err = a.readSecret("--rejected", rejected); err != nil {
+				if req.Rejected, err = a.readSecret(cmd.Context(), "--rejected", rejected); err != nil {
 					return err
 				}
 			}
@@ -55,6 +55,7 @@ print the same new token.`,
 				return err
 			}
 			t, err := source.Get(cmd.Context(), req)
+			a.progress.End()
 			if err != nil && !errors.Is(err, credstore.ErrNotSaved) {
 				return err
 			}

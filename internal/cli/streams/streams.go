@@ -70,14 +70,17 @@ func Usage(format string, args ...any) error {
 var ErrInterrupted = errors.New("interrupted")
 
 // Progress shows, on a terminal only, what has been waited for longer than
-// half a second, and for how long.
+// half a second, and for how long. It never makes its caller wait: a terminal
+// that was told to pause must not pause a process that holds a lock.
 type Progress struct {
 	s     *Streams
 	mu    sync.Mutex
 	stage string
 	since time.Time
-	shown bool
 	tick  *time.Timer
+
+	writing sync.Mutex // held while the terminal is written to
+	shown   bool
 }
 
 // NewProgress returns a Progress that writes to s.Err.
@@ -92,35 +95,57 @@ func (p *Progress) Stage(text string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clear()
 	p.stage, p.since = text, time.Now()
-	if text == "" {
-		if p.tick != nil {
-			p.tick.Stop()
-		}
-		return
-	}
-	if p.tick == nil {
+	switch {
+	case p.tick == nil:
 		p.tick = time.AfterFunc(patience, p.show)
-	} else {
+	case text == "":
+		p.tick.Reset(0) // takes the line away
+	default:
 		p.tick.Reset(patience)
 	}
 }
 
 func (p *Progress) show() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stage == "" {
+	stage, waited := p.stage, time.Since(p.since)
+	if stage != "" {
+		p.tick.Reset(time.Second)
+	}
+	p.mu.Unlock()
+	if !p.writing.TryLock() {
 		return
 	}
-	fmt.Fprintf(p.s.Err, "\r\x1b[Kspendonce: %s (%s)", p.stage, time.Since(p.since).Round(time.Second))
-	p.shown = true
-	p.tick.Reset(time.Second)
-}
-
-func (p *Progress) clear() {
-	if p.shown {
+	defer p.writing.Unlock()
+	switch {
+	case stage != "":
+		fmt.Fprintf(p.s.Err, "\r\x1b[Kspendonce: %s (%s)", stage, waited.Round(time.Second))
+		p.shown = true
+	case p.shown:
 		fmt.Fprint(p.s.Err, "\r\x1b[K")
 		p.shown = false
+	}
+}
+
+// End takes the line away before a result is printed, if the terminal lets
+// it.
+func (p *Progress) End() {
+	if !p.s.Terminal || p.s.Quiet {
+		return
+	}
+	p.Stage("")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.writing.Lock() // a line that is being taken away
+		defer p.writing.Unlock()
+		if p.shown {
+			fmt.Fprint(p.s.Err, "\r\x1b[K")
+			p.shown = false
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(100 * time.Millisecond):
 	}
 }
