@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/credstore/refresh"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/internal/config"
 	"github.com/spendonce/spendonce/internal/secret"
@@ -108,11 +109,10 @@ func (a *App) changeStore() (*credstore.Store, error) {
 
 // source returns the target's source, talking to its server when it must.
 func (a *App) source(s *credstore.Store, target string) (*credstore.Source, error) {
-	requester := &oauthflow.Requester{}
 	return s.Source(credstore.SourceConfig{
 		Target:   target,
 		Settings: func() (credstore.Settings, error) { return a.settings(target) },
-		Exchange: exchange(requester),
+		Exchange: refresh.Exchange(nil),
 	})
 }
 
@@ -157,64 +157,6 @@ func originOf(raw string) (string, error) {
 		return "", errors.New("the target needs an absolute url or issuer")
 	}
 	return u.Scheme + "://" + u.Host, nil
-}
-
-// server and client turn a pin back into what a request needs.
-func server(p credstore.Pin) oauthflow.Server {
-	s := oauthflow.Server{
-		Issuer: p.Issuer, AuthorizationEndpoint: p.AuthorizationEndpoint, TokenEndpoint: p.TokenEndpoint,
-		RevocationEndpoint: p.RevocationEndpoint, RegistrationEndpoint: p.RegistrationEndpoint, Dialect: oauthflow.Dialect(p.Dialect),
-	}
-	if p.ClientAuth != "" {
-		s.TokenAuthMethods = []string{p.ClientAuth}
-	}
-	return s
-}
-
-func client(p credstore.Pin) oauthflow.Client {
-	return oauthflow.Client{ID: p.ClientID, Secret: p.ClientSecret}
-}
-
-// exchange gives the store a way to the server.
-func exchange(r *oauthflow.Requester) credstore.Exchange {
-	return func(ctx context.Context, g credstore.Grant) (credstore.Tokens, error) {
-		t, err := r.Refresh(ctx, oauthflow.RefreshRequest{
-			Server: server(g.Pin), Client: client(g.Pin), RefreshToken: g.RefreshToken, Resource: g.Resource,
-		})
-		if err != nil {
-			return credstore.Tokens{}, failure(err)
-		}
-		return storedTokens(t), nil
-	}
-}
-
-func storedTokens(t oauthflow.Tokens) credstore.Tokens {
-	return credstore.Tokens{
-		AccessToken: t.AccessToken, RefreshToken: t.RefreshToken, ExpiresAt: t.ExpiresAt, Lifetime: t.Lifetime,
-		Scope: strings.Fields(t.Scope), Org: t.Org, ServerDate: t.ServerDate, Warnings: t.Warnings,
-	}
-}
-
-func failure(err error) *credstore.Failure {
-	var e *oauthflow.Error
-	if !errors.As(err, &e) {
-		return &credstore.Failure{Class: credstore.ClassTemporary, Text: "the request failed"}
-	}
-	f := &credstore.Failure{
-		Status: e.Status, Code: e.Code, Text: e.Text, RetryAfter: e.RetryAfter, ServerDate: e.ServerDate,
-		Broken: e.Broken || e.NotSent, Unprocessed: e.NotSent,
-	}
-	switch e.Class {
-	case oauthflow.ClassRefused:
-		f.Class = credstore.ClassRefused
-	case oauthflow.ClassClientDead:
-		f.Class = credstore.ClassClientDead
-	case oauthflow.ClassWrongRequest:
-		f.Class = credstore.ClassRequest
-	default:
-		f.Class = credstore.ClassTemporary
-	}
-	return f
 }
 
 // readSecret reads a token from a file, or from standard input for "-".

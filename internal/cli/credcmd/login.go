@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/credstore/refresh"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/internal/config"
 	"github.com/spendonce/spendonce/oauthflow"
@@ -117,7 +118,7 @@ func (a *App) loginBrowser(ctx context.Context, s *credstore.Store, target strin
 		return fmt.Errorf("signing in to %s: %w", target, err)
 	}
 	in := credstore.SignedIn{
-		URL: t.URL, Tokens: storedTokens(got.Tokens),
+		URL: t.URL, Tokens: refresh.Tokens(got.Tokens),
 		Pin: credstore.Pin{
 			Issuer: srv.Issuer, AuthorizationEndpoint: srv.AuthorizationEndpoint, TokenEndpoint: srv.TokenEndpoint,
 			RevocationEndpoint: srv.RevocationEndpoint, RegistrationEndpoint: srv.RegistrationEndpoint,
