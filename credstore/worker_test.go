@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/credstore/refresh"
 	"github.com/spendonce/spendonce/internal/durable"
 	"github.com/spendonce/spendonce/internal/secret"
-	"github.com/spendonce/spendonce/oauthflow"
 	"github.com/spendonce/spendonce/spendoncetest"
 	"github.com/spendonce/spendonce/spendoncetest/canary"
 )
@@ -175,32 +175,8 @@ func stopOnce() {
 	})
 }
 
-// exchangeOver is the way to a real server.
-func exchangeOver(r *oauthflow.Requester) credstore.Exchange {
-	return func(ctx context.Context, g credstore.Grant) (credstore.Tokens, error) {
-		t, err := r.Refresh(ctx, oauthflow.RefreshRequest{
-			Server: oauthflow.Server{TokenEndpoint: g.Pin.TokenEndpoint}, Client: oauthflow.Client{ID: g.Pin.ClientID},
-			RefreshToken: g.RefreshToken, Resource: g.Resource,
-		})
-		var e *oauthflow.Error
-		if errors.As(err, &e) {
-			return credstore.Tokens{}, &credstore.Failure{
-				Class: map[oauthflow.Class]credstore.Class{
-					oauthflow.ClassRefused: credstore.ClassRefused, oauthflow.ClassClientDead: credstore.ClassClientDead,
-					oauthflow.ClassWrongRequest: credstore.ClassRequest, oauthflow.ClassTemporary: credstore.ClassTemporary,
-				}[e.Class],
-				Status: e.Status, Code: e.Code, Text: e.Text, RetryAfter: e.RetryAfter,
-				Broken: e.Broken || e.NotSent, Unprocessed: e.NotSent,
-			}
-		}
-		return credstore.Tokens{
-			AccessToken: t.AccessToken, RefreshToken: t.RefreshToken, ExpiresAt: t.ExpiresAt, Lifetime: t.Lifetime,
-			Scope: strings.Fields(t.Scope), Org: t.Org, ServerDate: t.ServerDate, Warnings: t.Warnings,
-		}, err
-	}
-}
-
-func httpExchange() credstore.Exchange { return exchangeOver(&oauthflow.Requester{}) }
+// httpExchange is the way to a real server.
+func httpExchange() credstore.Exchange { return refresh.Exchange(nil) }
 
 // worker is a process that was started and waits at the barrier.
 type worker struct {
@@ -209,7 +185,7 @@ type worker struct {
 }
 
 // start starts a worker; it does its job when the barrier is closed.
-func start(t *testing.T, j job, barrier *os.File) *worker {
+func start(t *testing.T, j job, barrier *os.File, change func(*exec.Cmd)) *worker {
 	t.Helper()
 	raw, err := json.Marshal(j)
 	if err != nil {
@@ -219,6 +195,9 @@ func start(t *testing.T, j job, barrier *os.File) *worker {
 	w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = barrier, &w.out, &w.err
 	// The race detector would wait for a second at its end.
 	w.cmd.Env = append(os.Environ(), jobVariable+"="+string(raw), "GORACE=atexit_sleep_ms=0", "GOMAXPROCS=2")
+	if change != nil {
+		change(w.cmd)
+	}
 	if err := w.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -241,12 +220,18 @@ func run(t *testing.T, jobs ...job) []report {
 // startAll starts workers and returns what opens their barrier.
 func startAll(t *testing.T, jobs ...job) (workers []*worker, open func()) {
 	t.Helper()
+	return startAllWith(t, nil, jobs...)
+}
+
+// startAllWith lets change say how the processes are started.
+func startAllWith(t *testing.T, change func(*exec.Cmd), jobs ...job) (workers []*worker, open func()) {
+	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, j := range jobs {
-		workers = append(workers, start(t, j, r))
+		workers = append(workers, start(t, j, r, change))
 	}
 	_ = r.Close()
 	return workers, func() { _ = w.Close() }
