@@ -75,15 +75,17 @@ func expiredSession(target string) (server *spendoncetest.TokenServer, stop func
 	if err != nil {
 		return nil, nil, err
 	}
-	os.Setenv("SPENDONCE_STATE_DIR", dir)
+	if err := os.Setenv("SPENDONCE_STATE_DIR", dir); err != nil {
+		return nil, nil, err
+	}
 	server, err = spendoncetest.StartTokenServer(spendoncetest.TokenServerConfig{})
 	if err != nil {
 		return nil, nil, err
 	}
 	stop = func() {
-		server.Close()
-		os.Unsetenv("SPENDONCE_STATE_DIR")
-		os.RemoveAll(dir)
+		_ = server.Close()
+		_ = os.Unsetenv("SPENDONCE_STATE_DIR")
+		_ = os.RemoveAll(dir)
 	}
 	store, err := credstore.Open(credstore.Config{})
 	if err != nil {
