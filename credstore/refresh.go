@@ -408,6 +408,10 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, err error) (Token, b
 			return nil
 		}
 		return h.files.replaceSession(ctx, lock, h.sessionTemp, v.target, func(old *session) *session {
+			// Another program may have broken the lock and refreshed since.
+			if changed = h.changedSince(v); changed {
+				return nil
+			}
 			next := old.settled(r).clone()
 			next.RefreshToken, next.LastOutcome = sent.Fingerprint(), o
 			next.NotBefore, next.Failures = notBefore, failures+1

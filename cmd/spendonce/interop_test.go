@@ -94,8 +94,13 @@ func (p *process) endWith(code int) string {
 // age makes a lock file older than the constant that both programs know.
 func (h *home) age(name string) {
 	h.t.Helper()
+	h.ageFile(h.state(name))
+}
+
+func (h *home) ageFile(path string) {
+	h.t.Helper()
 	at := time.Now().Add(-61 * time.Second)
-	must(h.t, os.Chtimes(h.state(name), at, at))
+	must(h.t, os.Chtimes(path, at, at))
 }
 
 func (h *home) content(name string) string {
