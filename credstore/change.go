@@ -47,12 +47,12 @@ func (s *Store) Writable(ctx context.Context, target string) error {
 	})
 }
 
-// Login stores a new session, replacing whatever the target had. It writes
+// Login stores a new session and returns the one it replaced. It writes
 // three times in one hold of the store lock: the session file with the old
 // pin and the new one as pending, the store, the session file with the new
 // pin alone. A crash in between is settled by the refresh token that the
 // store then holds, so no refresh token ever goes to the other server.
-func (s *Store) Login(ctx context.Context, target string, in SignedIn) error {
+func (s *Store) Login(ctx context.Context, target string, in SignedIn) (replaced Ended, err error) {
 	record := Record{
 		Kind: KindOIDC, RefreshToken: in.Tokens.RefreshToken, AccessToken: in.Tokens.AccessToken,
 		ExpiresAt: in.Tokens.ExpiresAt, Org: in.Tokens.Org,
@@ -61,12 +61,15 @@ func (s *Store) Login(ctx context.Context, target string, in SignedIn) error {
 	if len(in.Tokens.Scope) > 0 {
 		p.Pin.Scope = in.Tokens.Scope
 	}
-	return s.change(ctx, target, true, func(f *files, lock *lockfile.Lock) error {
+	err = s.change(ctx, target, true, func(f *files, lock *lockfile.Lock) error {
 		now, err := f.read()
 		if err != nil {
 			return err
 		}
 		before, _ := now.record(target)
+		if old, err := s.readSession(target, false); err == nil {
+			replaced = ended(before, old, record)
+		}
 		p.Replaces = before.fingerprint()
 		if err := f.introduce(target); err != nil {
 			return err
@@ -95,6 +98,10 @@ func (s *Store) Login(ctx context.Context, target string, in SignedIn) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return Ended{}, err
+	}
+	return replaced, nil
 }
 
 func notSaved(target string, err error) error {
@@ -135,15 +142,20 @@ func withRecord(target string, r Record) func(*snapshot) *document {
 	}
 }
 
-// Remove removes what is stored for the target. An exchange that is under way
-// does not bring it back. With nothing stored it is [ErrNoCredential].
-func (s *Store) Remove(ctx context.Context, target string) error {
-	return s.change(ctx, target, false, func(f *files, lock *lockfile.Lock) error {
+// Remove removes what is stored for the target, and returns it. An exchange
+// that is under way does not bring it back. With nothing stored it is
+// [ErrNoCredential].
+func (s *Store) Remove(ctx context.Context, target string) (removed Ended, err error) {
+	err = s.change(ctx, target, false, func(f *files, lock *lockfile.Lock) error {
+		// A session file that cannot be read does not keep anybody signed in.
+		old, _ := s.readSession(target, false)
 		found := false
 		err := f.replaceStore(ctx, lock, nil, func(now *snapshot) *document {
 			if _, found = now.doc.get(target); !found {
 				return nil
 			}
+			r, _ := now.record(target)
+			removed = ended(r, old, Record{})
 			doc := now.doc.clone()
 			doc.remove(target)
 			return doc
@@ -164,6 +176,7 @@ func (s *Store) Remove(ctx context.Context, target string) error {
 		}
 		return err
 	})
+	return removed, err
 }
 
 // change runs f under the store lock, with everything it needs open.

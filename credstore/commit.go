@@ -15,9 +15,7 @@ import (
 func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (Token, bool, error) {
 	next := v.record
 	next.AccessToken, next.ExpiresAt, next.Org = tokens.AccessToken, tokens.ExpiresAt, tokens.Org
-	if !tokens.RefreshToken.Empty() {
-		next.RefreshToken = tokens.RefreshToken
-	}
+	next.RefreshToken = after(sent, tokens.RefreshToken)
 	token, err := h.src.meets(Token{AccessToken: next.AccessToken, ExpiresAt: next.ExpiresAt, Kind: KindOIDC}, time.Now(), h.req)
 
 	_ = h.targetLock.Step() // only waiters look at it
@@ -52,8 +50,10 @@ func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens 
 			h.warn("the session file of %s could not be settled before the commit: %v", v.target, err)
 		}
 		newer, there := false, false
+		var r Record
+		var ok bool
 		err = h.files.replaceStore(ctx, lock, h.storeTemp, func(now *snapshot) *document {
-			r, ok := now.record(v.target)
+			r, ok = now.record(v.target)
 			there = ok && sameCredential(r, next) && r.ExpiresAt.UnixMilli() == next.ExpiresAt.UnixMilli() && (next.Org == "" || r.Org == next.Org)
 			newer = !there && !(ok && r.Kind == KindOIDC && r.RefreshToken.Equal(sent))
 			if there || newer {
@@ -69,6 +69,13 @@ func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens 
 		})
 		if err == nil && there {
 			err = h.files.dir.Sync()
+		}
+		if err == nil && newer {
+			// Without its session file it is not known whose the newer state
+			// is, and nothing is revoked.
+			if s, err := h.store.readSession(v.target, false); err == nil {
+				h.overtake(v, r, ok, s, next)
+			}
 		}
 		if err != nil || newer {
 			return err

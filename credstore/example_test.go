@@ -93,7 +93,7 @@ func expiredSession(target string) (server *spendoncetest.TokenServer, stop func
 	}
 	session := server.NewSession("alice")
 	server.ExpireAccessTokens()
-	err = store.Login(context.Background(), target, credstore.SignedIn{
+	_, err = store.Login(context.Background(), target, credstore.SignedIn{
 		URL: server.ResourceURL(),
 		Pin: credstore.Pin{Issuer: server.Issuer(), TokenEndpoint: server.TokenEndpoint(), ClientID: server.ClientID()},
 		Tokens: credstore.Tokens{

@@ -7,6 +7,12 @@ import (
 	"github.com/spendonce/spendonce/internal/secret"
 )
 
+// Secret is a string that no printing shows; Reveal returns it.
+type Secret = secret.Secret
+
+// NewSecret wraps a value, for the members of this package's types.
+func NewSecret(value string) Secret { return secret.New(value) }
+
 // Grant is what is sent, and to whom.
 type Grant struct {
 	Pin          Pin

@@ -206,9 +206,9 @@ func TestNoFaultOfTheDiskSendsATokenToTheOtherServerAfterALogin(t *testing.T) {
 		dir, told = sweepGround(t), &warnings{}
 		s := sweepStore(t, dir, disk, told)
 		defer closed(t, s)
-		return s.Login(context.Background(), box, credstore.SignedIn{URL: "https://rs.example", Pin: credstore.Pin{TokenEndpoint: newServer, ClientID: "cid"}, Tokens: credstore.Tokens{
+		return onlyError(s.Login(context.Background(), box, credstore.SignedIn{URL: "https://rs.example", Pin: credstore.Pin{TokenEndpoint: newServer, ClientID: "cid"}, Tokens: credstore.Tokens{
 			RefreshToken: secret.New(loginRefresh), AccessToken: secret.New(loginAccess), ExpiresAt: in(-time.Second),
-		}})
+		}}))
 	}, func(f *durabletest.Fault, err error) {
 		sound(t, dir, f, err, told)
 		r := boxIn(t, dir)
@@ -268,7 +268,7 @@ func TestNoFaultOfTheDiskHalvesALogout(t *testing.T) {
 		dir, told = sweepGround(t), &warnings{}
 		s := sweepStore(t, dir, disk, told)
 		defer closed(t, s)
-		return s.Remove(context.Background(), box)
+		return onlyError(s.Remove(context.Background(), box))
 	}, func(f *durabletest.Fault, err error) {
 		sound(t, dir, f, err, told)
 		as := newStrict(t, map[string]string{oldRefresh: oldServer})
@@ -284,7 +284,7 @@ func TestNoFaultOfTheDiskHalvesALogout(t *testing.T) {
 			mustGive(t, src, credstore.Request{}, "access-new-00000001")
 		}
 		// The next logout leaves nothing, whatever stayed.
-		if err := s.Remove(context.Background(), box); err != nil && !errors.Is(err, credstore.ErrNoCredential) {
+		if err := onlyError(s.Remove(context.Background(), box)); err != nil && !errors.Is(err, credstore.ErrNoCredential) {
 			t.Errorf("the next logout: %v", err)
 		}
 		if boxIn(t, dir) != nil || slices.Contains(namesIn(t, dir), "sessions/box.json") {

@@ -169,9 +169,9 @@ func TestStormOfKillsAtEveryStepOfALogin(t *testing.T) {
 		g := &ground{dir: stateDir(t), server: from}
 		session := from.NewSession("alice")
 		set, _ := settingsOf(from)()
-		err := open(t, credstore.Config{Dir: g.dir}).Login(t.Context(), box, credstore.SignedIn{URL: "https://rs.example", Pin: set.Pin, Tokens: credstore.Tokens{
+		err := onlyError(open(t, credstore.Config{Dir: g.dir}).Login(t.Context(), box, credstore.SignedIn{URL: "https://rs.example", Pin: set.Pin, Tokens: credstore.Tokens{
 			AccessToken: session.AccessToken, RefreshToken: session.RefreshToken, ExpiresAt: in(-time.Second),
-		}})
+		}}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -344,3 +344,6 @@ func chosen(full, share, short int) int {
 		return share
 	}
 }
+
+// onlyError drops what a call returns beside its error.
+func onlyError[T any](_ T, err error) error { return err }

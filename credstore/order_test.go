@@ -323,8 +323,8 @@ func TestOddNamesAreRefusedAsTargetsAndKeptInTheFile(t *testing.T) {
 		}
 		for what, err := range map[string]error{
 			"static": s.SetStatic(t.Context(), name, secret.New("x")),
-			"login":  s.Login(t.Context(), name, credstore.SignedIn{}),
-			"remove": s.Remove(t.Context(), name),
+			"login":  onlyError(s.Login(t.Context(), name, credstore.SignedIn{})),
+			"remove": onlyError(s.Remove(t.Context(), name)),
 		} {
 			if !errors.Is(err, credstore.ErrName) {
 				t.Errorf("%s %q: %v", what, name, err)

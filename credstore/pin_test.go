@@ -33,7 +33,7 @@ func TestSettingsThatDisagreeWithThePinSendNothing(t *testing.T) {
 			login := signedIn("R0", "A0")
 			login.Pin.AuthorizationEndpoint, login.Pin.RevocationEndpoint = "https://as.example/authorize", "https://as.example/revoke"
 			login.Pin.Resource, login.Pin.Dialect = "https://rs.example/r", "oauth2"
-			if err := s.Login(t.Context(), box, login); err != nil {
+			if err := onlyError(s.Login(t.Context(), box, login)); err != nil {
 				t.Fatal(err)
 			}
 			set := credstore.Settings{URL: login.URL, Pin: login.Pin}
@@ -65,7 +65,7 @@ func TestASignedInSessionNeedsNoSettings(t *testing.T) {
 	s := open(t, credstore.Config{Dir: dir})
 	login := signedIn("R0", "A0")
 	login.Pin.ClientSecret, login.Pin.Resource, login.Pin.Subject = secret.New("hush"), "https://rs.example/r", "alice"
-	if err := s.Login(t.Context(), box, login); err != nil {
+	if err := onlyError(s.Login(t.Context(), box, login)); err != nil {
 		t.Fatal(err)
 	}
 	a := &authority{}
@@ -245,7 +245,7 @@ func TestALoginThatCannotBeSavedSaysSo(t *testing.T) {
 		}
 		return nil
 	})
-	err := s.Login(t.Context(), box, signedIn("R0", "A0"))
+	err := onlyError(s.Login(t.Context(), box, signedIn("R0", "A0")))
 	if !errors.Is(err, credstore.ErrNotSaved) {
 		t.Errorf("%v", err)
 	}
@@ -265,7 +265,7 @@ func TestAStaticWriteTouchesASessionFileOnlyWhereThereIsOne(t *testing.T) {
 	if slices.Contains(namesIn(t, dir), "sessions/box.json") {
 		t.Error("a session file was made")
 	}
-	if err := s.Login(t.Context(), other, signedIn("R0", "A0")); err != nil {
+	if err := onlyError(s.Login(t.Context(), other, signedIn("R0", "A0"))); err != nil {
 		t.Fatal(err)
 	}
 	first := sessionOf(t, dir, other)["loginId"]
@@ -276,10 +276,10 @@ func TestAStaticWriteTouchesASessionFileOnlyWhereThereIsOne(t *testing.T) {
 	if after["pin"] != nil || after["url"] != nil || after["loginId"] == first {
 		t.Errorf("the session file still speaks of the session: %v", after)
 	}
-	if err := s.Remove(t.Context(), other); err != nil {
+	if err := onlyError(s.Remove(t.Context(), other)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Remove(t.Context(), other); !errors.Is(err, credstore.ErrNoCredential) {
+	if err := onlyError(s.Remove(t.Context(), other)); !errors.Is(err, credstore.ErrNoCredential) {
 		t.Errorf("removed twice: %v", err)
 	}
 }

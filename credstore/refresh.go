@@ -34,6 +34,7 @@ type hold struct {
 	unanswered  bool // a send of this token may have been processed without our learning it
 	stepped     time.Time
 	warnings    []string
+	sends       []audited
 }
 
 // warn keeps a warning until the locks are released: whoever listens may
@@ -82,6 +83,7 @@ func (h *hold) once() (t Token, again bool, err error) {
 		return Token{}, false, err
 	}
 	defer h.release(&h.targetLock)
+	defer h.writeAudit()
 	if h.settings.Scope == ScopeStore || !h.targetLock.Guarded() {
 		unstage := h.store.stage("waiting for the store lock")
 		h.storeLock, err = h.files.lockStore(h.ctx, true, lockfile.Request{Until: h.stepping(h.enough)})
@@ -247,13 +249,13 @@ func (h *hold) spend(v view, d decision) (Token, bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), h.settings.StaleAfter/2)
 	defer cancel()
 	unstage := h.store.stage("refreshing %s", v.target)
-	tokens, again, err := h.send(ctx, v, sent)
+	tokens, again, f := h.send(ctx, v, d, sent)
 	unstage()
 	if again {
 		return Token{}, true, nil
 	}
-	if err != nil {
-		return h.fail(v, d, sent, err)
+	if f != nil {
+		return h.fail(v, d, sent, f)
 	}
 	for _, w := range tokens.Warnings {
 		h.warn("%s: %s", v.target, w)
@@ -283,6 +285,7 @@ func (h *hold) proveCommit(v view) error {
 	defer unstage()
 	return h.withStoreLock(h.ctx, h.patience(), func(lock *lockfile.Lock) error {
 		h.files.removeOldTemps(target)
+		_ = h.files.state.Rotate(auditName, auditLimit) // the next one tries again
 		if v.session != nil && v.session.Pin != nil {
 			return nil
 		}
@@ -344,12 +347,11 @@ func sameCredential(a, b Record) bool {
 //
 // again: the record was removed or replaced meanwhile, and the first answer
 // no longer matters.
-func (h *hold) send(ctx context.Context, v view, sent secret.Secret) (t Tokens, again bool, err error) {
+func (h *hold) send(ctx context.Context, v view, d decision, sent secret.Secret) (t Tokens, again bool, f *Failure) {
 	g := Grant{Pin: h.settings.Pin, RefreshToken: sent, Resource: h.settings.Pin.Resource}
-	t, err = h.src.cfg.Exchange(ctx, g)
-	var f *Failure
-	if !errors.As(err, &f) {
-		return t, false, err
+	t, f = h.exchange(ctx, g, d)
+	if f == nil {
+		return t, false, nil
 	}
 	switch {
 	case f.Broken && ctx.Err() == nil:
@@ -357,24 +359,32 @@ func (h *hold) send(ctx context.Context, v view, sent secret.Secret) (t Tokens, 
 	case f.Class == ClassRequest && f.Code == "invalid_target" && g.Resource != "":
 		g.Resource = ""
 	default:
-		return t, false, err
+		return t, false, f
 	}
 	_ = h.targetLock.Step() // only waiters look at it
 	// A login or logout does not wait for us: the ground may have moved.
 	if again, lost := h.recheck(v); again || lost != nil {
-		return t, again, err
+		return t, again, f
 	}
-	t, err = h.src.cfg.Exchange(ctx, g)
-	return t, false, err
+	t, f = h.exchange(ctx, g, d)
+	return t, false, f
 }
 
-// fail records how the exchange ended and words it.
-func (h *hold) fail(v view, d decision, sent secret.Secret, err error) (Token, bool, error) {
+// exchange is one send.
+func (h *hold) exchange(ctx context.Context, g Grant, d decision) (Tokens, *Failure) {
+	began := time.Now()
+	t, err := h.src.cfg.Exchange(ctx, g)
 	var f *Failure
-	if !errors.As(err, &f) {
+	if err != nil && !errors.As(err, &f) {
 		// Nobody vouches for what stands in such an error.
 		f = &Failure{Class: ClassTemporary, Text: "the exchange failed"}
 	}
+	h.audit(began, g, d.forced, t, f)
+	return t, f
+}
+
+// fail records how the exchange ended and words it.
+func (h *hold) fail(v view, d decision, sent secret.Secret, f *Failure) (Token, bool, error) {
 	now := time.Now()
 	_, _, failures := v.session.about(sent)
 	o := &Outcome{

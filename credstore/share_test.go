@@ -252,7 +252,7 @@ func TestALogoutDuringTheRefreshStays(t *testing.T) {
 			putSession(t, dir, box, session{"loginId": "L0"})
 			a := &authority{answer: answer}
 			token, err := whileRefreshing(t, dir, a, credstore.Request{}, func() {
-				if err := open(t, credstore.Config{Dir: dir}).Remove(t.Context(), box); err != nil {
+				if err := onlyError(open(t, credstore.Config{Dir: dir}).Remove(t.Context(), box)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -281,7 +281,7 @@ func TestALoginDuringTheRefreshStays(t *testing.T) {
 			putStore(t, dir, map[string]record{box: oidc("R0", "A0", in(-time.Hour))})
 			a := &authority{answer: answer}
 			token, err := whileRefreshing(t, dir, a, credstore.Request{}, func() {
-				if err := open(t, credstore.Config{Dir: dir}).Login(t.Context(), box, signedIn("R-login", "A-login")); err != nil {
+				if err := onlyError(open(t, credstore.Config{Dir: dir}).Login(t.Context(), box, signedIn("R-login", "A-login"))); err != nil {
 					t.Error(err)
 				}
 			})
@@ -336,7 +336,7 @@ func TestAWriteBesideARotationLosesNothing(t *testing.T) {
 		if err := beside.SetStatic(t.Context(), other, secret.New("S")); err != nil {
 			t.Error(err)
 		}
-		if err := beside.Login(t.Context(), "third", signedIn("R3", "A3")); err != nil {
+		if err := onlyError(beside.Login(t.Context(), "third", signedIn("R3", "A3"))); err != nil {
 			t.Error(err)
 		}
 	})
@@ -349,7 +349,7 @@ func TestAWriteBesideARotationLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustGive(t, sourceOf(t, open(t, credstore.Config{Dir: dir}), box, a), credstore.Request{Refresh: true}, "A-new-2")
-	if err := late.Remove(t.Context(), other); err != nil {
+	if err := onlyError(late.Remove(t.Context(), other)); err != nil {
 		t.Error(err)
 	}
 	r := storeOf(t, dir)
@@ -440,7 +440,7 @@ func TestWhatTheAnswerLeavesOutIsKept(t *testing.T) {
 	s := open(t, credstore.Config{Dir: dir})
 	in := signedIn("R0", "A0")
 	in.Tokens.Org = "acme"
-	if err := s.Login(t.Context(), box, in); err != nil {
+	if err := onlyError(s.Login(t.Context(), box, in)); err != nil {
 		t.Fatal(err)
 	}
 	a := &authority{}

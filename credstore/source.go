@@ -44,6 +44,9 @@ type SourceConfig struct {
 	Settings func() (Settings, error)
 	// Exchange is called at most twice in one hold of the lock.
 	Exchange Exchange
+	// Revoke, when set, ends a session whose new tokens nobody will use
+	// because of a logout or login during the exchange.
+	Revoke Revoke
 }
 
 // Token is a valid access token, to be used for its target only.
@@ -384,7 +387,7 @@ func (src *Source) refresh(ctx context.Context, first, v view, d decision, req R
 		defer context.AfterFunc(src.store.closing, cancel)()
 		h := &hold{src: src, store: src.store, flight: f, ctx: ctx, first: first, seen: v, req: req, fallback: d.fallback}
 		f.token, f.again, f.err = h.run()
-	})
+	}, func(f *flight) { src.revoke(f.orphan) })
 	switch {
 	case f == nil:
 		return Token{}, false, failing(ErrTemporary, nil, "the store is closed")
@@ -426,10 +429,11 @@ type flight struct {
 	token    Token
 	err      error
 	again    bool
-	spending bool // an exchange was begun
+	spending bool  // an exchange was begun
+	orphan   Ended // what nobody will use
 }
 
-func (s *Store) fly(target string, run func(*flight)) (f *flight, mine bool) {
+func (s *Store) fly(target string, run, after func(*flight)) (f *flight, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f := s.flights[target]; f != nil {
@@ -451,6 +455,7 @@ func (s *Store) fly(target string, run func(*flight)) (f *flight, mine bool) {
 		if f.spending {
 			s.endSpending()
 		}
+		after(f)
 	}()
 	return f, true
 }

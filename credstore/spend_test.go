@@ -246,7 +246,7 @@ func TestASpentTokenIsNotSentAgain(t *testing.T) {
 	}
 	mustHaveSent(t, a)
 	// A login ends that.
-	if err := s.Login(t.Context(), box, signedIn("R1", "A1")); err != nil {
+	if err := onlyError(s.Login(t.Context(), box, signedIn("R1", "A1"))); err != nil {
 		t.Fatal(err)
 	}
 	mustGive(t, sourceOf(t, s, box, a), credstore.Request{Refresh: true}, "A-new-1")

@@ -152,13 +152,13 @@ func (j job) run() (token string, steps []step, err error) {
 		return t.AccessToken.Fingerprint(), steps, err
 	case "login":
 		set, _ := j.settings()
-		err = s.Login(ctx, j.Target, credstore.SignedIn{URL: set.URL, Pin: set.Pin, Tokens: credstore.Tokens{
+		err = onlyError(s.Login(ctx, j.Target, credstore.SignedIn{URL: set.URL, Pin: set.Pin, Tokens: credstore.Tokens{
 			AccessToken: secret.New(j.Access), RefreshToken: secret.New(j.Refresh), ExpiresAt: time.Now().Add(-time.Second),
-		}})
+		}}))
 	case "static":
 		err = s.SetStatic(ctx, j.Target, secret.New(j.Access))
 	case "logout":
-		err = s.Remove(ctx, j.Target)
+		err = onlyError(s.Remove(ctx, j.Target))
 	}
 	return "", steps, err
 }

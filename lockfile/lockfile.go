@@ -253,6 +253,9 @@ func (l *Lock) begin(nonce string) error {
 	return l.req.Dir.Sync()
 }
 
+// Nonce names this acquisition.
+func (l *Lock) Nonce() string { return l.record.nonce }
+
 // Guarded reports whether the kernel lock of the guard is held. Without it
 // (a file system that has none) only the older rules protect the caller.
 func (l *Lock) Guarded() bool { return l.guarded }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/internal/secret"
 	"github.com/spendonce/spendonce/oauthflow"
 )
 
@@ -27,6 +28,31 @@ func Exchange(r *oauthflow.Requester) credstore.Exchange {
 			return credstore.Tokens{}, failure(err)
 		}
 		return Tokens(t), nil
+	}
+}
+
+// Revoke ends sessions at their servers by r, or by a zero Requester if r is
+// nil (RFC 7009): the refresh token first, for many servers end the access
+// token with it. A server that has no revocation endpoint is
+// [oauthflow.ErrNoRevocation].
+func Revoke(r *oauthflow.Requester) credstore.Revoke {
+	if r == nil {
+		r = &oauthflow.Requester{}
+	}
+	return func(ctx context.Context, e credstore.Ended) error {
+		if e.Pin.RevocationEndpoint == "" {
+			return oauthflow.ErrNoRevocation
+		}
+		var failed []error
+		for _, t := range []struct {
+			token secret.Secret
+			hint  string
+		}{{e.RefreshToken, "refresh_token"}, {e.AccessToken, "access_token"}} {
+			if !t.token.Empty() {
+				failed = append(failed, r.Revoke(ctx, Server(e.Pin), Client(e.Pin), t.token, t.hint))
+			}
+		}
+		return errors.Join(failed...)
 	}
 }
 

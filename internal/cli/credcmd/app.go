@@ -112,7 +112,7 @@ func (a *App) source(s *credstore.Store, target string) (*credstore.Source, erro
 	return s.Source(credstore.SourceConfig{
 		Target:   target,
 		Settings: func() (credstore.Settings, error) { return a.settings(target) },
-		Exchange: refresh.Exchange(nil),
+		Exchange: refresh.Exchange(nil), Revoke: refresh.Revoke(nil),
 	})
 }
 

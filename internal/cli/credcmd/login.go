@@ -2,6 +2,7 @@ package credcmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -130,10 +131,13 @@ func (a *App) loginBrowser(ctx context.Context, s *credstore.Store, target strin
 	for _, w := range got.Tokens.Warnings {
 		a.Streams.Warn(w)
 	}
-	if err := s.Login(ctx, target, in); err != nil {
-		a.revokeUnsaved(ctx, &requester, srv, got)
+	replaced, err := s.Login(ctx, target, in)
+	if err != nil {
+		// Nobody can use the new session any more.
+		a.revoke(ctx, target, credstore.Ended{Pin: in.Pin, RefreshToken: in.Tokens.RefreshToken, AccessToken: in.Tokens.AccessToken})
 		return err
 	}
+	a.revoke(ctx, target, replaced)
 	who := got.Account.Email
 	if who == "" {
 		who = got.Account.Subject
@@ -148,16 +152,28 @@ func (a *App) loginBrowser(ctx context.Context, s *credstore.Store, target strin
 	return nil
 }
 
-// revokeUnsaved ends a session that nobody can use any more.
-func (a *App) revokeUnsaved(ctx context.Context, r *oauthflow.Requester, srv oauthflow.Server, got oauthflow.Result) {
-	if srv.RevocationEndpoint == "" || got.Tokens.RefreshToken.Empty() {
-		return
+// revoke ends a session at its server, best effort: whether that works must
+// not decide whether a person is signed in or out here. It returns words for
+// the message that follows.
+func (a *App) revoke(ctx context.Context, target string, e credstore.Ended) string {
+	if e.Empty() {
+		return ""
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	if e.Pin.TokenEndpoint == "" { // a session of another program, never used by this one
+		if set, err := a.settings(target); err == nil {
+			e.Pin = set.Pin
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := r.Revoke(ctx, srv, got.Client, got.Tokens.RefreshToken, "refresh_token"); err != nil {
-		a.Streams.Warn("the new session could not be revoked either: " + err.Error())
+	switch err := refresh.Revoke(nil)(ctx, e); {
+	case errors.Is(err, oauthflow.ErrNoRevocation):
+		return " (the server offers no revocation: its tokens live on until they expire)"
+	case err != nil:
+		a.Streams.Warn(fmt.Sprintf("the old session of %s could not be revoked at the server: %v", target, err))
+		return ""
 	}
+	return " and revoked its tokens"
 }
 
 // clientAuth is what the session must remember of how its secret travels.

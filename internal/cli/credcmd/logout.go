@@ -2,7 +2,6 @@ package credcmd
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -14,9 +13,11 @@ func (a *App) logoutCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "logout TARGET",
-		Short: "Remove what is stored for a target",
-		Long: `Remove what is stored for a target. A refresh that is under way elsewhere does
-not bring it back.`,
+		Short: "Sign out: remove what is stored for a target and revoke it",
+		Long: `Remove what is stored for a target, then revoke both tokens at the server that
+issued them (RFC 7009). A server that cannot be reached, or that cannot revoke, does
+not keep you signed in here: that is a warning. A refresh that is under way elsewhere
+does not bring the session back, and revokes what it gets.`,
 		Example:           "  spendonce logout example\n  spendonce logout --all",
 		ValidArgsFunction: a.completeTargets,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -48,7 +49,7 @@ not bring it back.`,
 			}
 			var failed []error
 			for _, target := range args {
-				err := s.Remove(cmd.Context(), target)
+				removed, err := s.Remove(cmd.Context(), target)
 				if all && errors.Is(err, credstore.ErrNoCredential) {
 					continue // somebody else was quicker
 				}
@@ -56,9 +57,7 @@ not bring it back.`,
 					failed = append(failed, err)
 					continue
 				}
-				if !a.Streams.Quiet {
-					fmt.Fprintf(a.Streams.Err, "signed out of %s\n", target)
-				}
+				a.done("signed out of %s%s", target, a.revoke(cmd.Context(), target, removed))
 			}
 			return errors.Join(failed...)
 		},
