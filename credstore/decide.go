@@ -146,9 +146,12 @@ func early(lifetime, left time.Duration) time.Duration {
 	return min(skew, lifetime/2)
 }
 
-func (s *Store) forcedTooOften(v view) bool {
+func (s *Store) forcedTooOften(v view) bool { return s.forcedIn(v) >= s.cfg.MaxForced }
+
+// forcedIn counts the sends within the window that a rejection forced.
+func (s *Store) forcedIn(v view) int {
 	if v.session == nil {
-		return false
+		return 0
 	}
 	n := 0
 	for _, at := range v.session.Forced {
@@ -156,7 +159,7 @@ func (s *Store) forcedTooOften(v view) bool {
 			n++
 		}
 	}
-	return n >= s.cfg.MaxForced
+	return n
 }
 
 const (

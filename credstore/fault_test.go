@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -78,8 +79,8 @@ func (s *strict) most() int {
 // what we do not know.
 func sweepGround(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(t.TempDir(), "ground")
-	if err != nil {
+	dir := filepath.Join(t.TempDir(), "ground")
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	r := oidc(oldRefresh, oldAccess, in(-time.Hour))

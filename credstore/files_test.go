@@ -315,14 +315,14 @@ func topNames(t *testing.T, dir string) []string {
 // A store that is a link stays one; what the link leads to is replaced, and
 // everything that is shared stands beside that.
 func TestAStoreBehindALinkIsReplacedWhereItIs(t *testing.T) {
-	for name, link := range map[string]func(t *testing.T, dir, real string){
-		"absolute": func(t *testing.T, dir, real string) { symlink(t, filepath.Join(real, "creds.json"), storePath(dir)) },
+	for name, link := range map[string]func(t *testing.T, dir, actual string){
+		"absolute": func(t *testing.T, dir, actual string) { symlink(t, filepath.Join(actual, "creds.json"), storePath(dir)) },
 		"relative": func(t *testing.T, dir, _ string) { symlink(t, "../dotfiles/creds.json", storePath(dir)) },
-		"chained": func(t *testing.T, dir, real string) {
+		"chained": func(t *testing.T, dir, actual string) {
 			symlink(t, "../dotfiles/second", storePath(dir))
-			symlink(t, "creds.json", filepath.Join(real, "second"))
+			symlink(t, "creds.json", filepath.Join(actual, "second"))
 		},
-		"through a linked directory": func(t *testing.T, dir, real string) {
+		"through a linked directory": func(t *testing.T, dir, actual string) {
 			deep := filepath.Join(filepath.Dir(dir), "a", "b")
 			if err := os.MkdirAll(deep, 0o700); err != nil {
 				t.Fatal(err)
@@ -335,13 +335,13 @@ func TestAStoreBehindALinkIsReplacedWhereItIs(t *testing.T) {
 		for _, dangling := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, dangling %t", name, dangling), func(t *testing.T) {
 				dir := stateDir(t)
-				real := filepath.Join(filepath.Dir(dir), "dotfiles")
-				for _, d := range []string{dir, real} {
+				actual := filepath.Join(filepath.Dir(dir), "dotfiles")
+				for _, d := range []string{dir, actual} {
 					if err := os.MkdirAll(d, 0o700); err != nil {
 						t.Fatal(err)
 					}
 				}
-				link(t, dir, real)
+				link(t, dir, actual)
 				first, err := os.Readlink(storePath(dir))
 				if err != nil {
 					t.Fatal(err)
@@ -354,11 +354,11 @@ func TestAStoreBehindALinkIsReplacedWhereItIs(t *testing.T) {
 						t.Fatal(err)
 					}
 				} else {
-					put(t, filepath.Join(real, "creds.json"), map[string]record{box: oidc("R0", "A0", in(-time.Hour))})
+					put(t, filepath.Join(actual, "creds.json"), map[string]record{box: oidc("R0", "A0", in(-time.Hour))})
 				}
 				token, err := whileRefreshing(t, dir, a, credstore.Request{Refresh: true}, func() {
 					// The scope is the store: its lock is held throughout, beside the file.
-					if _, err := os.Lstat(filepath.Join(real, "creds.json.lock")); err != nil {
+					if _, err := os.Lstat(filepath.Join(actual, "creds.json.lock")); err != nil {
 						t.Error(err)
 					}
 				})
@@ -368,14 +368,14 @@ func TestAStoreBehindALinkIsReplacedWhereItIs(t *testing.T) {
 				if again, err := os.Readlink(storePath(dir)); err != nil || again != first {
 					t.Errorf("the link is now %q, %v", again, err)
 				}
-				if !strings.Contains(bytesOf(t, filepath.Join(real, "creds.json")), "R-new-1") {
+				if !strings.Contains(bytesOf(t, filepath.Join(actual, "creds.json")), "R-new-1") {
 					t.Error("the file behind the link was not replaced")
 				}
 				want := []string{"creds.json", "creds.json.lock.guard", "locks", "locks/box.lock.guard"}
 				if name == "chained" {
 					want = append(want, "second")
 				}
-				if got := namesIn(t, real); !slices.Equal(got, want) {
+				if got := namesIn(t, actual); !slices.Equal(got, want) {
 					t.Errorf("beside the file: %q", got)
 				}
 				if slices.Contains(namesIn(t, dir), "remote-credentials.json.lock.guard") {
@@ -420,14 +420,14 @@ func TestALinkThatLeadsNowhereIsSaidToBeOne(t *testing.T) {
 // Two state directories whose stores are one file share its lock.
 func TestTwoWaysToOneStoreShareItsLock(t *testing.T) {
 	root := t.TempDir()
-	real := filepath.Join(root, "real")
-	putStore(t, real, map[string]record{box: oidc("R0", "A0", in(-time.Hour))})
+	actual := filepath.Join(root, "actual")
+	putStore(t, actual, map[string]record{box: oidc("R0", "A0", in(-time.Hour))})
 	one, two := filepath.Join(root, "one"), filepath.Join(root, "two")
 	for _, dir := range []string{one, two} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		symlink(t, storePath(real), storePath(dir))
+		symlink(t, storePath(actual), storePath(dir))
 	}
 	a := &authority{}
 	var token string
@@ -569,7 +569,7 @@ func TestWhatIsNoFileInAFilesPlaceIsRefusedAtOnce(t *testing.T) {
 		"the store lock":   {"remote-credentials.json.lock", credstore.ErrLocked},
 		"the other guard":  {"remote-credentials.json.lock.guard", credstore.ErrLocked},
 	} {
-		for kind, make := range map[string]func(path string) error{
+		for kind, build := range map[string]func(path string) error{
 			"FIFO":      func(path string) error { return unix.Mkfifo(path, 0o600) },
 			"directory": func(path string) error { return os.Mkdir(path, 0o700) },
 		} {
@@ -582,7 +582,7 @@ func TestWhatIsNoFileInAFilesPlaceIsRefusedAtOnce(t *testing.T) {
 				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 					t.Fatal(err)
 				}
-				if err := make(path); err != nil {
+				if err := build(path); err != nil {
 					t.Fatal(err)
 				}
 				a := &authority{}

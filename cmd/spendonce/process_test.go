@@ -35,7 +35,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // another user runs it too
+	if err := os.Chmod(dir, 0o755); err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "spendonce")
@@ -404,9 +404,9 @@ func TestAProcessThatHoldsATokenIsNotDumpable(t *testing.T) {
 	must(t, h.server.Hold(spendoncetest.Before))
 	p := h.command("token", "work")
 	p.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	must(t, os.Chmod(filepath.Dir(filepath.Dir(h.dir)), 0o755)) //nolint:gosec // another user must get to it
+	must(t, os.Chmod(filepath.Dir(filepath.Dir(h.dir)), 0o755))
 	for dir := h.dir; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
-		must(t, os.Chmod(dir, 0o711)) //nolint:gosec // as above
+		must(t, os.Chmod(dir, 0o711))
 	}
 	must(t, filepath.WalkDir(h.dir, func(path string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Lchown(path, 65534, 65534))

@@ -180,6 +180,7 @@ func KindsOf(ks ...Kind) Kinds {
 	return s
 }
 
+// Has reports whether k is among them.
 func (s Kinds) Has(k Kind) bool { return s&(1<<k) != 0 }
 
 func (s Kinds) String() string {
