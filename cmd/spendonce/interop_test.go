@@ -584,7 +584,7 @@ func TestWhatAProgramDoesNotKnowSurvivesIt(t *testing.T) {
 			}
 			got := h.records()
 			for name, want := range foreign {
-				if !reflect.DeepEqual(map[string]any(got[name]), want) {
+				if !reflect.DeepEqual(got[name], want) {
 					t.Errorf("%q is now %v", name, got[name])
 				}
 			}
