@@ -316,7 +316,9 @@ func topNames(t *testing.T, dir string) []string {
 // everything that is shared stands beside that.
 func TestAStoreBehindALinkIsReplacedWhereItIs(t *testing.T) {
 	for name, link := range map[string]func(t *testing.T, dir, actual string){
-		"absolute": func(t *testing.T, dir, actual string) { symlink(t, filepath.Join(actual, "creds.json"), storePath(dir)) },
+		"absolute": func(t *testing.T, dir, actual string) {
+			symlink(t, filepath.Join(actual, "creds.json"), storePath(dir))
+		},
 		"relative": func(t *testing.T, dir, _ string) { symlink(t, "../dotfiles/creds.json", storePath(dir)) },
 		"chained": func(t *testing.T, dir, actual string) {
 			symlink(t, "../dotfiles/second", storePath(dir))
