@@ -83,6 +83,7 @@ func TestAStoppedHolderIsNeverOverrun(t *testing.T) {
 	const staleAfter = 2 * time.Second
 	for _, where := range []string{"mark", "send", "exchange", "store"} {
 		t.Run(where, func(t *testing.T) {
+			t.Parallel()
 			s := server(t, spendoncetest.TokenServerConfig{})
 			g := newGround(t, s)
 			session := g.signIn(t, other)
