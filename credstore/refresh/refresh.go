@@ -88,7 +88,7 @@ func failure(err error) *credstore.Failure {
 	}
 	f := &credstore.Failure{
 		Status: e.Status, Code: e.Code, Text: e.Text, RetryAfter: e.RetryAfter, ServerDate: e.ServerDate,
-		Broken: e.Broken || e.NotSent, Unprocessed: e.NotSent,
+		Broken: e.Broken || e.NotSent, Unprocessed: e.NotSent || e.Status == 429 || e.Status/100 == 3,
 	}
 	switch e.Class {
 	case oauthflow.ClassRefused:
