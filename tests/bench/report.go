@@ -110,14 +110,18 @@ func (r *report) table(w io.Writer) {
 }
 
 func (r *report) writeJSON(path string) error {
-	b, err := json.MarshalIndent(struct {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // a bound begins with <=
+	e.SetIndent("", "  ")
+	err := e.Encode(struct {
 		Version int `json:"version"`
 		*report
-	}{1, r}, "", "  ")
+	}{1, r})
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(b, '\n'), 0o644) //nolint:gosec // figures for everybody
+	return os.WriteFile(path, b.Bytes(), 0o644) //nolint:gosec // figures for everybody
 }
 
 const (

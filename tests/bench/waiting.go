@@ -26,6 +26,7 @@ func waiting(ctx context.Context, b *bench) ([]row, error) {
 	}
 	last := func(a answered) float64 { return milliseconds(a.last) }
 	median := func(a answered) float64 { return milliseconds(a.median) }
+	cpu := func(a answered) float64 { return milliseconds(a.cpu) }
 	compare := func(id, name string, figure func(answered) float64) row {
 		a, f := each(got[0], figure), each(got[1], figure)
 		return row{
@@ -36,11 +37,13 @@ func waiting(ctx context.Context, b *bench) ([]row, error) {
 	return []row{
 		compare("b1", fmt.Sprintf("%d waiting workers, last answer against flock", crowd), last).atMost(0.7),
 		compare("b2", "the same, the median answer", median),
+		compare("b3", "the same, CPU", cpu),
 	}, nil
 }
 
-// answered is how long after its release a crowd had its answers.
-type answered struct{ last, median time.Duration }
+// answered is how long after its release a crowd had its answers, and what
+// CPU time that took of all of them together.
+type answered struct{ last, median, cpu time.Duration }
 
 // rush lets 64 workers wait with a fresh token, makes it expire, and releases
 // them at once.
@@ -72,9 +75,10 @@ func (b *bench) rush(ctx context.Context, c contender) (a answered, err error) {
 				return errors.New("two workers got two tokens")
 			}
 			after = append(after, d.End-at)
+			a.cpu += d.CPU
 		}
 		slices.Sort(after)
-		a = answered{last: after[len(after)-1], median: after[len(after)/2]}
+		a.last, a.median = after[len(after)-1], after[len(after)/2]
 		return nil
 	})
 	if err != nil {

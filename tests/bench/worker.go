@@ -43,6 +43,7 @@ type job struct {
 type done struct {
 	Token      string        `json:"token,omitempty"`
 	Start, End time.Duration // of the call, on the monotonic clock of the machine
+	CPU        time.Duration // of the call
 	Writes     int           `json:"writes,omitempty"`
 	Error      string        `json:"error,omitempty"`
 }
@@ -70,7 +71,7 @@ func work(ctx context.Context, text string, stdout io.Writer) error {
 	if _, err := os.NewFile(barrierFD, "barrier").Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("the barrier: %w", err)
 	}
-	d := done{Start: monotonic()}
+	d := done{Start: monotonic(), CPU: -cpuTime()}
 	for {
 		d.Token, err = call(ctx)
 		d.End = monotonic()
@@ -86,6 +87,7 @@ func work(ctx context.Context, text string, stdout io.Writer) error {
 		}
 		d.Writes++
 	}
+	d.CPU += cpuTime()
 	return json.NewEncoder(stdout).Encode(d)
 }
 

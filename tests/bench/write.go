@@ -16,7 +16,7 @@ import (
 
 const (
 	writers  = 8
-	writeFor = 3 * time.Second
+	writeFor = 5 * time.Second
 	// together is how many writes make one measurement: what one way leaves
 	// in the journal, the first write of the other pays.
 	together = 20
