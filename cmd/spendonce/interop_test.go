@@ -199,10 +199,10 @@ func (h *home) awaitCounters(what string, ok func(spendoncetest.Counters) bool) 
 }
 
 // In every other round the first exchange is surely ours: the other program
-// starts faster.
+// starts faster. The answer takes long enough for it to come while we wait.
 func TestStormOfBothProgramsMakesOneExchange(t *testing.T) {
 	const each = 12
-	h := newSharedHome(t, spendoncetest.TokenServerConfig{Latency: 20 * time.Millisecond})
+	h := newSharedHome(t, spendoncetest.TokenServerConfig{Latency: 250 * time.Millisecond})
 	count, byOurs := rounds(t, 6, 100), 0
 	for round := range count {
 		h.renew()
