@@ -171,7 +171,7 @@ func stopOnce() {
 	stopped.Do(func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
+		_ = stopThisThread()
 	})
 }
 
@@ -265,22 +265,6 @@ func (w *worker) killed(t *testing.T) bool {
 		t.Errorf("a worker: %v: %s%s", err, &w.out, &w.err)
 	}
 	return false
-}
-
-// awaitStop returns when the worker is stopped.
-func (w *worker) awaitStop(t *testing.T) {
-	t.Helper()
-	var info unix.Siginfo
-	for {
-		err := unix.Waitid(unix.P_PID, w.cmd.Process.Pid, &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil || info.Code == 1 { // CLD_EXITED
-			t.Fatalf("the worker is not stopped: %v, %d: %s%s", err, info.Code, &w.out, &w.err)
-		}
-		return
-	}
 }
 
 func (w *worker) stop(t *testing.T) {
