@@ -59,7 +59,7 @@ var imports = []row{
 	{
 		pkg: "internal/cli",
 		ours: []string{
-			"bearer", "broker", "credstore", "internal/cli/credcmd", "internal/cli/democmd", "internal/cli/leasecmd",
+			"bearer", "broker", "credstore", "internal/cli/credcmd", "internal/cli/democmd", "internal/cli/doctorcmd", "internal/cli/leasecmd",
 			"internal/cli/mcpcmd", "internal/cli/streams",
 			"internal/clientconf", "internal/config", "internal/helper", "internal/procfs",
 			"lease", "lockfile", "mcpproxy", "oauthflow", "peercred", "spendoncetest",
@@ -88,6 +88,11 @@ var imports = []row{
 		pkg:     "internal/cli/democmd",
 		ours:    []string{"credstore", "internal/cli/streams", "spendoncetest"},
 		modules: []string{"github.com/spf13/cobra", "golang.org/x/sys"},
+	},
+	{
+		pkg:     "internal/cli/doctorcmd",
+		ours:    []string{"credstore", "internal/cli/credcmd", "internal/cli/streams", "internal/config", "lockfile"},
+		modules: []string{"github.com/spf13/cobra"},
 	},
 	{pkg: "internal/cli/streams", modules: []string{"golang.org/x/term"}},
 	{pkg: "internal/config", modules: []string{"github.com/pelletier/go-toml/v2"}},

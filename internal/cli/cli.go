@@ -11,6 +11,7 @@ import (
 
 	"github.com/spendonce/spendonce/internal/cli/credcmd"
 	"github.com/spendonce/spendonce/internal/cli/democmd"
+	"github.com/spendonce/spendonce/internal/cli/doctorcmd"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 )
 
@@ -71,6 +72,7 @@ everybody else gets the result, and nobody is logged out.`,
 	flags.StringVar(&app.StateDir, "state-dir", "", "the state directory (default $SPENDONCE_STATE_DIR or ~/.local/state/spendonce)")
 	flags.StringVar(&app.ConfigPath, "config", "", "the configuration file (default ~/.config/spendonce/config.toml)")
 	root.AddCommand(app.Commands()...)
+	root.AddCommand(doctorcmd.Commands(app, Version)...)
 	root.AddCommand(democmd.Command(s), completionCommand(s), versionCommand(s))
 	wrapArgs(root)
 	return root

@@ -28,6 +28,7 @@ var environment = []entry{
 	{"HOME", "Stands for both where those are not set."},
 	{"BROWSER", "The programs that may show an address at sign-in, separated by colons; the first that works is used. " +
 		"In one with %s the address takes that place."},
+	{"PATH", "spendonce doctor says which other programs of this name are on it."},
 	{"TERM", "If it is dumb, no progress is shown."},
 	{"GODEBUG", "Settings that would print what is sent to a server are taken out at the start."},
 }
