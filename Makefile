@@ -65,7 +65,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/spendonce
-	$(GO) build -trimpath -o $(BIN) ./cmd/spendonce
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/spendonce
 
 .PHONY: demo
 demo: build ## see the promise kept: 64 processes, a crash, a full disk, one session
@@ -237,7 +237,7 @@ clean: ## remove what was built here
 # The binary that process tests start; a no-op until there is one to build.
 .PHONY: plain-binary
 plain-binary:
-	@if ls cmd/spendonce/*.go >/dev/null 2>&1; then $(GO) build -trimpath -o $(BIN) ./cmd/spendonce; fi
+	@if ls cmd/spendonce/*.go >/dev/null 2>&1; then CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/spendonce; fi
 
 $(GOLANGCI): tools/lint/go.mod tools/lint/go.sum
 	@echo 'building golangci-lint (minutes the first time, cached afterwards)'

@@ -60,8 +60,9 @@ type Token struct {
 // Source hands out tokens of one target. It is safe for concurrent use and
 // is an [oauth2.TokenSource].
 type Source struct {
-	store *Store
-	cfg   SourceConfig
+	store    *Store
+	cfg      SourceConfig
+	variable string // that overrides the token
 }
 
 // Source returns the target's source. Nothing is read before the first call.
@@ -72,7 +73,7 @@ func (s *Store) Source(cfg SourceConfig) (*Source, error) {
 	if cfg.Exchange == nil {
 		return nil, failing(ErrConfig, nil, "no way to refresh %s was given", cfg.Target)
 	}
-	return &Source{s, cfg}, nil
+	return &Source{s, cfg, OverrideVariable(cfg.Target)}, nil
 }
 
 // Token implements [oauth2.TokenSource].
@@ -245,8 +246,8 @@ func (src *Source) view(look lookAt) (view, error) {
 // override returns the token that the environment sets for the target. It
 // works even beside a damaged store.
 func (src *Source) override(req Request) (Token, bool, error) {
-	variable := OverrideVariable(src.cfg.Target)
-	value, set := lookupOverride(src.cfg.Target)
+	variable := src.variable
+	value, set := os.LookupEnv(variable)
 	if !set {
 		return Token{}, false, nil
 	}
@@ -444,9 +445,15 @@ func (s *Store) fly(target string, run, after func(*flight)) (f *flight, mine bo
 	}
 	f = &flight{done: make(chan struct{})}
 	s.flights[target] = f
+	s.flying++
 	s.running.Add(1)
 	go func() {
-		defer s.running.Done()
+		defer func() {
+			s.mu.Lock()
+			s.flying--
+			s.mu.Unlock()
+			s.running.Done()
+		}()
 		run(f)
 		s.mu.Lock()
 		delete(s.flights, target)

@@ -71,6 +71,7 @@ type Store struct {
 	spending int    // exchanges that must end before this process does
 	deferred func() // what Interrupt was asked for meanwhile
 	closed   bool
+	flying   int // flights and what they do after their result
 	running  sync.WaitGroup
 
 	closing context.Context //nolint:containedctx // ends the waits of all flights
@@ -133,7 +134,11 @@ func (s *Store) Path() string { return s.path }
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
+	idle := s.flying == 0
 	s.mu.Unlock()
+	if idle {
+		return nil
+	}
 	s.close()
 	done := make(chan struct{})
 	go func() {

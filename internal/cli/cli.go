@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/spendonce/spendonce/credstore"
 	"github.com/spendonce/spendonce/internal/cli/credcmd"
 	"github.com/spendonce/spendonce/internal/cli/democmd"
 	"github.com/spendonce/spendonce/internal/cli/doctorcmd"
@@ -22,11 +23,18 @@ func Main(args []string) int {
 		return exitOther
 	}
 	s := streams.Standard()
-	ctx, signals := watchSignals(s)
-	root := newRoot(s, signals)
-	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	signals.finish()
+	ctx, signals := newSignals(s)
+	app := &credcmd.App{Streams: s, Arm: signals.arm, Interrupter: signals.set, Hold: signals.hold}
+	var err error
+	if len(args) == 2 && args[0] == "token" && credstore.ValidName(args[1]) {
+		// What runs before every request of every tool does not need the
+		// tree of all commands.
+		err = app.Token(ctx, args[1])
+	} else {
+		root := newRoot(app)
+		root.SetArgs(args)
+		err = root.ExecuteContext(ctx)
+	}
 	if sig := signals.ended(); sig != 0 && err != nil {
 		return 128 + sig
 	}
@@ -40,8 +48,8 @@ func Main(args []string) int {
 	return 0
 }
 
-func newRoot(s *streams.Streams, signals *signals) *cobra.Command {
-	app := &credcmd.App{Streams: s, Interrupter: signals.set, Hold: signals.hold}
+func newRoot(app *credcmd.App) *cobra.Command {
+	s := app.Streams
 	root := &cobra.Command{
 		Use:   "spendonce",
 		Short: "Secrets that may be spent only once, shared safely by many processes",
@@ -73,7 +81,7 @@ everybody else gets the result, and nobody is logged out.`,
 	flags.StringVar(&app.ConfigPath, "config", "", "the configuration file (default ~/.config/spendonce/config.toml)")
 	root.AddCommand(app.Commands()...)
 	root.AddCommand(doctorcmd.Commands(app, Version)...)
-	root.AddCommand(democmd.Command(s), completionCommand(s), versionCommand(s))
+	root.AddCommand(democmd.Command(s, app.Arm), completionCommand(s), versionCommand(s))
 	wrapArgs(root)
 	return root
 }

@@ -20,7 +20,7 @@ type signals struct {
 	s      *streams.Streams
 	cancel context.CancelCauseFunc
 	in     chan os.Signal
-	done   chan struct{}
+	armed  sync.Once
 
 	mu        sync.Mutex
 	interrupt func(cancel func()) bool
@@ -31,20 +31,27 @@ type signals struct {
 	stopWanted atomic.Bool
 }
 
-func watchSignals(s *streams.Streams) (context.Context, *signals) {
+// newSignals returns a context that the first signal ends, once armed.
+func newSignals(s *streams.Streams) (context.Context, *signals) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return ctx, &signals{s: s, cancel: cancel, in: make(chan os.Signal, 4)}
+}
+
+// arm begins to listen. What only reads does not need it, for a signal may
+// end that at any point, and listening costs a third of such a short run.
+func (g *signals) arm() { g.armed.Do(g.listen) }
+
+func (g *signals) listen() {
 	// A reader that went away, or a background job that may not write to its
 	// terminal, must not end or stop a process that holds a lock: writing
 	// fails, or works, instead.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGTTOU)
-	ctx, cancel := context.WithCancelCause(context.Background())
-	g := &signals{s: s, cancel: cancel, in: make(chan os.Signal, 4), done: make(chan struct{})}
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGTSTP} {
 		if !signal.Ignored(sig) { // nohup, and background jobs of a script, mean it
 			signal.Notify(g.in, sig)
 		}
 	}
 	go g.run()
-	return ctx, g
 }
 
 // set says how to ask whether something must not be interrupted.
@@ -63,22 +70,18 @@ func (g *signals) hold() func() {
 func (g *signals) run() {
 	got := 0
 	for {
-		select {
-		case <-g.done:
-			return
-		case sig := <-g.in:
-			if sig == syscall.SIGTSTP {
-				if g.stopWanted.CompareAndSwap(false, true) {
-					go g.stop()
-				}
-				continue
+		sig := <-g.in
+		if sig == syscall.SIGTSTP {
+			if g.stopWanted.CompareAndSwap(false, true) {
+				go g.stop()
 			}
-			n, _ := sig.(syscall.Signal)
-			if got++; got > 1 {
-				os.Exit(128 + int(n)) //nolint:forbidigo // now means now: nothing is left to return to
-			}
-			g.end(n)
+			continue
 		}
+		n, _ := sig.(syscall.Signal)
+		if got++; got > 1 {
+			os.Exit(128 + int(n)) //nolint:forbidigo // now means now: nothing is left to return to
+		}
+		g.end(n)
 	}
 }
 
@@ -109,9 +112,4 @@ func (g *signals) ended() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return int(g.first)
-}
-
-func (g *signals) finish() {
-	signal.Stop(g.in)
-	close(g.done)
 }

@@ -29,26 +29,37 @@ type App struct {
 	Streams    *streams.Streams
 	StateDir   string // of --state-dir
 	ConfigPath string // of --config
+	// Arm begins to listen for signals; before, they end the process.
+	Arm func()
 	// Interrupter is given the store's answer to a signal.
 	Interrupter func(interrupt func(cancel func()) bool)
 	// Hold: see [credstore.Config].
 	Hold func() func()
 
-	config   func() (*config.Config, error)
 	progress *streams.Progress
+
+	configOnce sync.Once
+	configRead *config.Config
+	configErr  error
 }
 
-// Commands returns the commands of this half.
-func (a *App) Commands() []*cobra.Command {
-	a.config = sync.OnceValues(func() (*config.Config, error) {
+// config reads the configuration, once.
+func (a *App) config() (*config.Config, error) {
+	a.configOnce.Do(func() {
 		path := a.ConfigPath
 		if path == "" {
 			path = config.DefaultPath()
 		} else if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("the configuration given by --config cannot be read: %w", err)
+			a.configErr = fmt.Errorf("the configuration given by --config cannot be read: %w", err)
+			return
 		}
-		return config.Load(path)
+		a.configRead, a.configErr = config.Load(path)
 	})
+	return a.configRead, a.configErr
+}
+
+// Commands returns the commands of this half.
+func (a *App) Commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.loginCommand(), a.tokenCommand(), a.listCommand(), a.logoutCommand(),
 		a.conformanceCommand(),
@@ -86,6 +97,7 @@ func (a *App) storeConfig() credstore.Config {
 // changeStore opens the store for a command that writes, with the lock's
 // constant from the configuration.
 func (a *App) changeStore() (*credstore.Store, error) {
+	a.Arm()
 	c, err := a.config()
 	if err != nil {
 		return nil, &streams.Exit{Code: 2, Err: err}
@@ -110,8 +122,11 @@ func (a *App) changeStore() (*credstore.Store, error) {
 // source returns the target's source, talking to its server when it must.
 func (a *App) source(s *credstore.Store, target string) (*credstore.Source, error) {
 	return s.Source(credstore.SourceConfig{
-		Target:   target,
-		Settings: func() (credstore.Settings, error) { return a.settings(target) },
+		Target: target,
+		Settings: func() (credstore.Settings, error) {
+			a.Arm() // a lock is about to be taken
+			return a.settings(target)
+		},
 		Exchange: refresh.Exchange(nil), Revoke: refresh.Revoke(nil),
 	})
 }

@@ -33,6 +33,7 @@ the control API; the last one, after SIGTERM or SIGINT, holds the counters.`,
   spendonce conformance token-server --reuse-grace 30s --lifetime 5s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.Arm()
 			return spendoncetest.Serve(cmd.Context(), cfg, a.Streams.Out)
 		},
 	}

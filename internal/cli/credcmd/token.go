@@ -1,6 +1,7 @@
 package credcmd
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,25 +42,14 @@ print the same new token.`,
 					return streams.Usage("--refresh and --rejected exclude each other")
 				}
 				var err error
+				if rejected == "-" {
+					a.Arm() // a person may be at the other side
+				}
 				if req.Rejected, err = a.readSecret(cmd.Context(), "--rejected", rejected); err != nil {
 					return err
 				}
 			}
-			s, err := a.store()
-			if err != nil {
-				return err
-			}
-			defer closeStore(s)
-			source, err := a.source(s, args[0])
-			if err != nil {
-				return err
-			}
-			t, err := source.Get(cmd.Context(), req)
-			a.progress.End()
-			if err != nil && !errors.Is(err, credstore.ErrNotSaved) {
-				return err
-			}
-			return errors.Join(err, a.printToken(args[0], t, asJSON))
+			return a.token(cmd.Context(), args[0], req, asJSON)
 		},
 	}
 	flags := cmd.Flags()
@@ -68,6 +58,29 @@ print the same new token.`,
 	flags.StringVar(&rejected, "rejected", "", "a `FILE` (or - for standard input) with a token that the server refused")
 	flags.BoolVar(&asJSON, "json", false, "print JSON: version, target, access_token, expires_at, kind")
 	return cmd
+}
+
+// Token is "spendonce token TARGET" without any flag.
+func (a *App) Token(ctx context.Context, target string) error {
+	return a.token(ctx, target, credstore.Request{}, false)
+}
+
+func (a *App) token(ctx context.Context, target string, req credstore.Request, asJSON bool) error {
+	s, err := a.store()
+	if err != nil {
+		return err
+	}
+	defer closeStore(s)
+	source, err := a.source(s, target)
+	if err != nil {
+		return err
+	}
+	t, err := source.Get(ctx, req)
+	a.progress.End()
+	if err != nil && !errors.Is(err, credstore.ErrNotSaved) {
+		return err
+	}
+	return errors.Join(err, a.printToken(target, t, asJSON))
 }
 
 type tokenOutput struct {

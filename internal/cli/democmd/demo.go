@@ -18,8 +18,8 @@ import (
 	"github.com/spendonce/spendonce/spendoncetest"
 )
 
-// Command returns "spendonce demo".
-func Command(s *streams.Streams) *cobra.Command {
+// Command returns "spendonce demo". // arm makes a signal end its context.
+func Command(s *streams.Streams, arm func()) *cobra.Command {
 	var naive, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -34,6 +34,7 @@ session.`,
 		Example: "  spendonce demo\n  spendonce demo --naive",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			arm()
 			return run(cmd.Context(), s, naive, asJSON)
 		},
 	}
