@@ -1,6 +1,7 @@
 package credstore
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -243,12 +244,13 @@ func (s *Store) inspectTarget(name string, snap *snapshot, locks *durable.Dir, s
 	if stored {
 		t.Entry, t.Stored = s.entry(name, record), true
 	}
-	if !ValidName(name) {
-		return t
-	}
-	src := &Source{store: s, cfg: SourceConfig{Target: name}}
+	cfg := SourceConfig{Target: name, Exchange: sendsNothing}
 	if settings != nil {
-		src.cfg.Settings = func() (Settings, error) { return settings(name) }
+		cfg.Settings = func() (Settings, error) { return settings(name) }
+	}
+	src, err := s.Source(cfg)
+	if err != nil {
+		return t // it has no use for such a name
 	}
 	_, t.Override = lookupOverride(name)
 	_, _, t.OverrideErr = src.override(Request{})
@@ -284,6 +286,11 @@ func (s *Store) inspectTarget(name string, snap *snapshot, locks *durable.Dir, s
 		_, t.SettingsErr = src.settings(v)
 	}
 	return t
+}
+
+// sendsNothing is the exchange of who only looks.
+func sendsNothing(context.Context, Grant) (Tokens, error) {
+	return Tokens{}, &Failure{Class: ClassTemporary, Text: "nothing is sent by who only looks", Unprocessed: true}
 }
 
 // unknownMembers names the members of the file that this version does not

@@ -151,6 +151,21 @@ func TestInspectTellsOfMarksThatSpeakOfTheStoredToken(t *testing.T) {
 	}
 }
 
+func TestInspectTellsOfOverrides(t *testing.T) {
+	dir := stateDir(t)
+	putStore(t, dir, map[string]record{box: oidc("R1", "A1", in(-time.Hour)), "BOX": {"kind": "static", "token": "x"}, other: oidc("R2", "A2", in(-time.Hour))})
+	t.Setenv("SPENDONCE_TOKEN_OTHER", "from-outside")
+	t.Setenv("SPENDONCE_TOKEN_BOX", "from-outside")
+	if r := inspected(t, dir, other); !r.Override || r.OverrideErr != nil {
+		t.Errorf("%+v", r)
+	}
+	for _, name := range []string{box, "BOX"} {
+		if r := inspected(t, dir, name); !r.Override || !errors.Is(r.OverrideErr, credstore.ErrOverride) {
+			t.Errorf("two targets with one variable: %+v", r)
+		}
+	}
+}
+
 func TestInspectTellsWhatTheFilesSay(t *testing.T) {
 	dir := stateDir(t)
 	putStore(t, dir, map[string]record{

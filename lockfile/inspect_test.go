@@ -130,8 +130,7 @@ func TestInspectOnlyOpensAndReads(t *testing.T) {
 
 // A lock that comes and goes is never taken for one that was left behind.
 func TestInspectDoesNotTakeAHolderForDead(t *testing.T) {
-	path := t.TempDir()
-	dir := openDir(t, durable.Disk{}, path)
+	dir := newDir(t)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -163,6 +162,37 @@ func TestInspectDoesNotTakeAHolderForDead(t *testing.T) {
 		if i.Origin == lockfile.UnderGuard && !i.Held {
 			t.Fatalf("a living holder looks dead: %+v", i)
 		}
+	}
+	close(stop)
+	<-done
+}
+
+// An attempt at a lock that is free never fails because somebody looks.
+func TestInspectIsInNobodysWay(t *testing.T) {
+	dir := newDir(t)
+	release(t, acquire(t, dir, lockfile.Config{}))
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				lockfile.Inspect(dir, name)
+			}
+		}
+	}()
+	attempts := 2000
+	if testing.Short() {
+		attempts = 200
+	}
+	for range attempts {
+		lock, err := acquireAtOnce(dir, lockfile.Config{})
+		if err != nil {
+			t.Fatalf("beside somebody who looks: %v", err)
+		}
+		release(t, lock)
 	}
 	close(stop)
 	<-done

@@ -100,9 +100,11 @@ func TestEachFaultIsFoundAndNamesTheNextStep(t *testing.T) {
 		{"a parent of others", func(s *scene) { s.around.ancestors = []ancestor{{"/", 0, 0, 0o755}, {"/x", 7, 7, 0o755}} }, "warning state.ancestors /x, above the store, belongs to user 7", "rename what is in it"},
 		{"a loose file", func(s *scene) { s.report.Loose = []string{"/s/audit.log"} }, "warning state.mode others may read or write /s/audit.log", "chmod 600 /s/audit.log"},
 		{"an old temporary file", func(s *scene) {
-			s.report.Temps = []credstore.Temp{{"/s/.a.tmp", "", noon.Add(-3 * time.Minute)}, {"/s/.b.tmp", "", noon.Add(-time.Hour)}, {"/s/.c.tmp", "", noon}}
+			s.report.Temps = []credstore.Temp{{Path: "/s/.a.tmp", Since: noon.Add(-3 * time.Minute)}, {Path: "/s/.b.tmp", Since: noon.Add(-time.Hour)}, {Path: "/s/.c.tmp", Since: noon}}
 		}, "note state.temporary crashed writers left 2 temporary files, the oldest of 2026-11-30T11:00:00Z (1h0m0s ago)", "removes them"},
-		{"a temporary file of nobody", func(s *scene) { s.report.Temps = []credstore.Temp{{"/s/.a.tmp", "gone", noon.Add(-time.Hour)}} }, "warning state.temporary crashed writers left 1 temporary file of targets that are not stored", "rm /s/.a.tmp"},
+		{"a temporary file of nobody", func(s *scene) {
+			s.report.Temps = []credstore.Temp{{Path: "/s/.a.tmp", Target: "gone", Since: noon.Add(-time.Hour)}}
+		}, "warning state.temporary crashed writers left 1 temporary file of targets that are not stored", "rm /s/.a.tmp"},
 
 		{"a damaged store", func(s *scene) {
 			s.report.StoreErr = errors.New("creds is damaged at byte 3: what; it was left untouched: look at it, or move it aside")
