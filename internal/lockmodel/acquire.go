@@ -131,7 +131,7 @@ func (t *turn) write() {
 			n.locks[l].owner, n.locks[l].content = t.me, c
 		}
 		p.flags |= holdFlag(l)
-		t.acquired(p, l)
+		t.acquired(n, p, l)
 	})
 	if another {
 		t.breaks(TwoHolders)
@@ -139,7 +139,7 @@ func (t *turn) write() {
 }
 
 // acquired goes on to what the lock was wanted for.
-func (t *turn) acquired(p *proc, l uint8) {
+func (t *turn) acquired(n *state, p *proc, l uint8) {
 	switch {
 	case p.goal == toWrite:
 		p.pc = pcSnapshot
@@ -147,8 +147,13 @@ func (t *turn) acquired(p *proc, l uint8) {
 		p.pc = pcCompare
 	case p.goal == toNote:
 		p.pc = pcNote
+	case p.goal == toSettle:
+		p.pc = pcSettle
 	case p.goal == toProve:
-		p.pc = pcSession
+		p.pc = pcRelease
+		if t.unpinned(n) {
+			p.pc = pcProve
+		}
 	case l == target && t.role() == RefreshStore && !p.has(holdsS):
 		t.seek(p, store, toRefresh)
 	case l == store && t.role() == RefreshStore && !p.has(holdsT) && t.keeps(TakeBothLocks):
@@ -162,7 +167,7 @@ func (t *turn) acquired(p *proc, l uint8) {
 
 // poll is what a waiter for a refresh does meanwhile: it adopts.
 func (t *turn) poll() {
-	if t.role() != Refresh && t.role() != RefreshStore || t.p.goal != toRefresh && t.p.goal != toProve {
+	if t.role() != Refresh && t.role() != RefreshStore || t.p.goal != toRefresh && t.p.goal != toSettle && t.p.goal != toProve {
 		return
 	}
 	if rt := t.from.store.rt; rt != t.p.rt {
@@ -200,7 +205,7 @@ func (t *turn) giveUp(n *state, p *proc) {
 	case p.goal == toCommit:
 		t.leave(p, unsaved)
 	case p.goal == toNote:
-		t.leave(p, p.outcome)
+		t.leave(p, p.noted())
 	default:
 		t.leave(p, lockBusy)
 	}
@@ -208,12 +213,16 @@ func (t *turn) giveUp(n *state, p *proc) {
 
 // leave releases everything and ends with o.
 func (t *turn) leave(p *proc, o outcome) {
-	flags := p.flags & (hasGuardT | hasGuardS | holdsT | holdsS)
+	flags := p.flags & (hasGuardT | hasGuardS | holdsT | holdsS | overtaken)
+	got := p.got
+	if flags&overtaken == 0 {
+		got = 0
+	}
 	on := uint8(target)
 	if flags&(hasGuardS|holdsS) != 0 {
 		on = store
 	}
-	*p = proc{flags: flags, pc: pcRelease, goal: toLeave, on: on, rt: p.rt, sent: p.sent, outcome: o}
+	*p = proc{flags: flags, pc: pcRelease, goal: toLeave, on: on, rt: p.rt, got: got, sent: p.sent, outcome: o}
 	t.skipRelease(p)
 }
 
@@ -231,6 +240,8 @@ func (t *turn) skipRelease(p *proc) {
 // released goes on after lock p.on is given back.
 func (t *turn) released(p *proc) {
 	switch {
+	case p.on == store && p.goal == toSettle:
+		p.on, p.pc = target, pcReread
 	case p.on == store && p.goal == toProve:
 		p.on, p.pc = target, pcMark
 	case p.on == store && p.flags&(holdsT|hasGuardT) != 0:
@@ -238,6 +249,8 @@ func (t *turn) released(p *proc) {
 		t.skipRelease(p)
 	case p.goal == toRestart:
 		t.start(p)
+	case p.has(overtaken):
+		p.pc = pcRevoke
 	default:
 		p.end()
 	}

@@ -6,20 +6,17 @@ func (t *turn) compare() {
 	same := rt == t.p.rt || !t.keeps(CompareAndSwap) || rt == noRecord && !t.keeps(LeaveRemoved)
 	if !same {
 		t.can(vDecline, rt, 0, func(n *state, p *proc) {
-			switch {
-			case t.role().source():
+			if t.role().source() {
 				t.leave(p, newerStays)
-			case found(rt) == noLogin:
-				p.pc = pcRevoke
-			default:
-				p.pc = pcDecline
+				return
 			}
+			p.pc = pcDecline
 		})
 		return
 	}
 	t.can(vCompare, rt, 0, func(n *state, p *proc) {
 		p.seenVersion = n.store.version
-		if t.BothPrints && n.session.pending() && !t.role().source() {
+		if t.keeps(SettleBeforeCommit) && n.session.pending() && !t.role().source() {
 			p.pc = pcCommitSettle
 			return
 		}
@@ -29,24 +26,54 @@ func (t *turn) compare() {
 
 // commitSettle keeps a pending login's two fingerprints exhaustive.
 func (t *turn) commitSettle() {
-	t.can(vSettleWrite, t.from.session.pin, 0, func(n *state, p *proc) {
-		n.session.pin, n.session.login, _ = t.settled(n, p.rt)
-		n.session.pendPin, n.session.pendRT, n.session.oldRT = 0, 0, 0
+	pin, _, _ := t.settled(t.from, t.p.rt)
+	t.can(vSettleWrite, pin, 0, func(n *state, p *proc) {
+		t.settleNow(n, p.rt)
 		t.beforeRename(p)
+	})
+	if t.from.diskFaults > 0 {
+		t.can(vSettleFails, 0, 0, func(n *state, p *proc) {
+			n.diskFaults--
+			t.beforeRename(p)
+		})
+	}
+}
+
+// commitNote is the session file after the rename, where that tells more than
+// the store: it settles by the token that was sent, and pins.
+func (t *turn) commitNote() {
+	t.can(vSettleWrite, t.p.pin, 0, func(n *state, p *proc) {
+		t.settleNow(n, p.rt)
+		if n.session.pin == 0 {
+			n.session.pin = p.pin
+		}
+		n.session.there = true
+		t.leave(p, done)
 	})
 }
 
+// decline asks whether the newer state is another refresh's of this login, or
+// leaves the new token to nobody.
 func (t *turn) decline() {
-	_, login, _ := t.settled(t.from, t.from.store.rt)
-	other := t.p.login != 0 && login != 0 && login != t.p.login
-	if other || !t.keeps(RevokeOnlyOtherLogin) {
-		t.can(vOtherLogin, t.p.got, 0, func(n *state, p *proc) { p.pc = pcRevoke })
+	rt := t.from.store.rt
+	_, login, _ := t.settled(t.from, rt)
+	other := rt == noRecord || t.p.login != 0 && login != 0 && login != t.p.login
+	if other && t.keeps(RevokeOvertaken) || !t.keeps(RevokeOnlyOtherLogin) {
+		t.can(vOtherLogin, t.p.got, 0, func(n *state, p *proc) {
+			p.flags |= overtaken
+			t.leave(p, newerStays)
+		})
 		return
 	}
-	t.can(vKeep, 0, 0, func(n *state, p *proc) { t.leave(p, newerStays) })
+	t.can(vKeep, t.p.got, 0, func(n *state, p *proc) { t.leave(p, newerStays) })
+	s := &t.from.server
+	if s.valid>>t.p.got&1 == 1 && (found(rt) == noLogin || s.familyOf(rt) != s.familyOf(t.p.got)) {
+		t.breaks(Orphaned)
+	}
 }
 
-// revoke ends the whole login that the new token belongs to.
+// revoke ends the whole login that the new token belongs to, when all locks
+// are released.
 func (t *turn) revoke() {
 	family := t.from.server.familyOf(t.p.got)
 	t.can(vRevoke, t.p.got, 0, func(n *state, p *proc) {
@@ -55,7 +82,7 @@ func (t *turn) revoke() {
 				n.server.valid &^= 1 << rt
 			}
 		}
-		t.leave(p, newerStays)
+		p.end()
 	})
 	if rt := t.from.store.rt; found(rt) == adopted && t.from.server.familyOf(rt) == family {
 		t.breaks(RevokedLiving)
@@ -142,7 +169,7 @@ func (t *turn) rename() {
 		if kind == rotation && !t.role().source() && n.mark.rt == p.rt {
 			n.mark = mark{}
 		}
-		t.renamed(p)
+		t.renamed(n, p)
 	})
 	t.out[len(t.out)-1].kinds |= broken
 	if kind == rotation && !t.role().source() && t.from.diskFaults > 0 {
@@ -157,7 +184,7 @@ func (t *turn) rename() {
 func (t *turn) spent() {
 	rt := t.p.rt
 	t.can(vSpent, rt, 0, func(n *state, p *proc) {
-		n.mark = mark{markSpent, rt}
+		n.mark = mark{markSpent, rt, p.login}
 		t.leave(p, unsaved)
 	})
 	if t.from.diskFaults > 0 {

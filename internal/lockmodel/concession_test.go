@@ -33,11 +33,11 @@ var concessions = []struct {
 
 	// One crash, recovered by several.
 	{config: Config{Procs: []Role{RefreshStore, SourceRefresh, LoginB}, Clock: Paced, Live: true, Crashes: 1},
-		concedes: recovery | KindsOf(DoubleSend, LostLogin, StaleWrite, Misreported, WrongServer)},
+		concedes: recovery | KindsOf(DoubleSend, LostLogin, StaleWrite, Misreported, ShutOut)},
 	{config: Config{Procs: []Role{RefreshStore, RefreshStore, RefreshStore}, NoKernelLocks: true, Clock: Paced, Live: true, Crashes: 1},
 		concedes: recovery},
 	{config: Config{Procs: []Role{RefreshStore, RefreshStore, LoginB}, NoKernelLocks: true, Clock: Paced, Live: true, Crashes: 1},
-		concedes: recovery | KindsOf(LostLogin, StaleWrite)},
+		concedes: recovery | KindsOf(LostLogin, StaleWrite, Orphaned)},
 	{config: Config{Procs: []Role{RefreshStore, RefreshStore, Logout}, NoKernelLocks: true, Clock: Paced, Live: true, Crashes: 1},
 		concedes: recovery | KindsOf(Resurrected, StaleWrite)},
 
@@ -47,9 +47,7 @@ var concessions = []struct {
 	{config: Config{Procs: []Role{RefreshStore, RefreshStore, LoginB}, NoKernelLocks: true, Clock: Paced, Live: true, Crashes: 1, AtomicBreak: true},
 		concedes: KindsOf(TwoHolders, Robbed)},
 	{config: Config{Procs: []Role{RefreshStore, SourceRefresh, LoginB}, Clock: Paced, Live: true, Crashes: 1, AtomicBreak: true},
-		concedes: KindsOf(Misreported, WrongServer)},
-	{config: Config{Procs: []Role{RefreshStore, SourceRefresh, LoginB}, Clock: Paced, Live: true, Crashes: 1, AtomicBreak: true, BothPrints: true},
-		concedes: KindsOf(Misreported)},
+		concedes: KindsOf(Misreported, ShutOut)},
 
 	// The wall clock steps forward during an exchange.
 	{config: Config{Procs: []Role{RefreshStore, SourceRefresh}, Clock: Paced, Live: true, ClockSteps: 1},
@@ -64,16 +62,16 @@ var concessions = []struct {
 	{config: Config{Procs: []Role{Refresh, SourceRefresh}},
 		concedes: recovery | KindsOf(DoubleSend, Misreported)},
 	{config: Config{Procs: []Role{RefreshStore, SourceRefresh, LoginB}},
-		concedes: recovery | KindsOf(DoubleSend, LostLogin, StaleWrite, WrongServer, Misreported)},
-	{config: Config{Procs: []Role{RefreshStore, SourceLogin}}, concedes: recovery | KindsOf(LostLogin, StaleWrite)},
+		concedes: recovery | KindsOf(DoubleSend, LostLogin, StaleWrite, WrongServer, Misreported, ShutOut, Orphaned)},
+	{config: Config{Procs: []Role{RefreshStore, SourceLogin}}, concedes: recovery | KindsOf(LostLogin, StaleWrite, Orphaned)},
 	{config: Config{Procs: []Role{RefreshStore, SourceLogout}}, concedes: recovery | KindsOf(Resurrected, StaleWrite)},
-	{config: Config{Procs: []Role{RefreshStore, SourceLoginB}}, concedes: recovery | KindsOf(LostLogin, StaleWrite, WrongServer)},
+	{config: Config{Procs: []Role{RefreshStore, SourceLoginB}}, concedes: recovery | KindsOf(LostLogin, StaleWrite, WrongServer, Orphaned)},
 	{config: Config{Procs: []Role{RefreshStore, RefreshStore}, NoKernelLocks: true, ReuseGrace: true},
 		concedes: recovery | KindsOf(DoubleSend, ResendSpent, LostRotation)},
 	{config: Config{Procs: []Role{RefreshStore, RefreshStore, LoginB}, NoKernelLocks: true},
-		concedes: recovery | KindsOf(DoubleSend, ResendSpent, LostLogin, StaleWrite, WrongServer, Misreported), big: true},
+		concedes: recovery | KindsOf(DoubleSend, ResendSpent, LostLogin, StaleWrite, WrongServer, Misreported, ShutOut, Orphaned), big: true},
 	{config: Config{Procs: []Role{RefreshStore, LoginB}, NoKernelLocks: true},
-		concedes: recovery | KindsOf(LostLogin, StaleWrite)},
+		concedes: recovery | KindsOf(LostLogin, StaleWrite, Orphaned)},
 	{config: Config{Procs: []Role{Refresh, Refresh}, OtherMachine: 2},
 		concedes: recovery | KindsOf(DoubleSend, ResendSpent, Misreported)},
 

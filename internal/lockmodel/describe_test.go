@@ -35,7 +35,7 @@ func describe(c Config) string {
 	add(c.Unpinned, "unpinned")
 	add(c.UserFile > 0, "user's file names %c", " AB"[c.UserFile])
 	add(c.AtomicBreak, "atomic break")
-	add(c.BothPrints, "both prints")
-	add(c.RefusedMark, "refused mark")
+	add(c.Edits > 0, "edits %d", c.Edits)
+	add(c.SameToken, "the same token again")
 	return text
 }

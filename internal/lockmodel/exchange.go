@@ -18,10 +18,16 @@ func (t *turn) send() {
 	}
 	if !t.role().source() {
 		broken |= t.resends(rt)
+		if t.p.has(gone) && t.moved() {
+			broken |= 1 << BlindSend
+		}
 	}
 	sends := func(what verb, a answer, change func(*server) uint8) {
 		t.can(what, rt, to, func(n *state, p *proc) {
 			p.sent, p.answer, p.pc = rt, a, pcAnswer
+			p.before = mark{}
+			p.flags &^= gone
+			n.config.used = t.Edits > 0
 			if change != nil {
 				p.got = change(&n.server)
 			}
@@ -32,7 +38,7 @@ func (t *turn) send() {
 	if to != issuer || t.from.server.valid&bit == 0 && !again {
 		sends(vSendRefused, refusal, nil)
 		if t.LostAnswers {
-			sends(vSendLater, tryLater, nil)
+			sends(vSendUnprocessed, unprocessed, nil)
 		}
 		return
 	}
@@ -50,8 +56,18 @@ func (t *turn) send() {
 		return 0
 	})
 	sends(vSendBroken, lostAnswer, nil)
-	sends(vSendLater, tryLater, nil)
+	sends(vSendUnprocessed, unprocessed, nil)
 	sends(vSendRefused, refusal, func(s *server) uint8 { s.valid &^= bit; return 0 })
+}
+
+// moved tells that the record is another one, or a lock file not ours.
+func (t *turn) moved() bool {
+	for l := range t.from.locks {
+		if t.p.has(holdFlag(uint8(l))) && t.from.locks[l].owner != t.me {
+			return true
+		}
+	}
+	return t.from.store.rt != t.p.rt
 }
 
 // sendLock is the lock whose guard covers the sends of this process.
@@ -74,10 +90,16 @@ func (t *turn) resends(rt uint8) (broken Kinds) {
 			continue
 		}
 		switch q.outcome {
-		case loginRequired, outcomeUnknown:
-			if t.from.session.refused == rt {
+		case loginRequired, outcomeUnknown, refusedUnmarked:
+			m := t.from.mark
+			onRecord := t.from.session.refused == rt || m.rt == rt && (m.kind == markRefused || m.kind == markUnknown) ||
+				t.p.before.rt == rt && (t.p.before.kind == markRefused || t.p.before.kind == markUnknown)
+			switch {
+			case onRecord:
 				broken |= 1 << ResendRefused
-			} else {
+			case q.outcome == refusedUnmarked:
+				broken |= 1 << ResendUnmarkedRefusal
+			default:
 				broken |= 1 << ResendUnnoted
 			}
 		case unsaved:
@@ -92,7 +114,6 @@ func (t *turn) resends(rt uint8) (broken Kinds) {
 }
 
 func (t *turn) receive() {
-	rt := t.p.rt
 	switch t.p.answer {
 	case newToken:
 		t.can(vReceive, t.p.got, 0, func(n *state, p *proc) {
@@ -106,44 +127,84 @@ func (t *turn) receive() {
 		})
 	case lostAnswer:
 		t.can(vNoAnswer, 0, 0, func(n *state, p *proc) { t.fail(p, temporary) })
-		if !t.p.has(resent) && !t.role().source() {
-			t.can(vResend, 0, 0, func(n *state, p *proc) {
-				p.answer, p.sent = noAnswer, 0
-				p.flags |= resent
-				t.recheck(p)
-			})
-		}
-	case tryLater:
-		t.can(vLater, 0, 0, func(n *state, p *proc) {
-			// The answer says nothing about sends before ours.
-			known := p.has(foundMark|resent) && t.keeps(KeepFoundMark)
-			if !known && !t.role().source() {
-				n.mark = mark{}
-			}
-			t.fail(p, temporary)
-		})
-	case refusal:
-		t.can(vRefused, t.from.store.rt, 0, func(n *state, p *proc) {
-			if n.store.rt != rt {
-				t.leave(p, found(n.store.rt))
+		t.again(vResend, unanswered)
+	case unprocessed:
+		t.can(vUnprocessed, 0, 0, func(n *state, p *proc) {
+			if t.role().source() {
+				t.fail(p, temporary)
 				return
 			}
-			o := loginRequired
-			if p.has(foundMark | resent) {
-				o = outcomeUnknown
-			}
-			if !t.keeps(NoteBeforeClear) && !t.role().source() {
-				n.mark = mark{}
-			}
-			if t.RefusedMark && !t.role().source() {
-				n.mark = mark{markRefused, rt}
-			}
-			t.fail(p, o)
+			t.notProcessed(n, p)
 		})
-		wrong := t.from.server.rotated>>rt&1 == 1 && t.from.store.rt == rt
-		if wrong && !t.p.has(foundMark|resent) && !t.role().source() && t.p.pin == t.servers[t.from.server.familyOf(rt)] {
-			t.breaks(Misreported)
+		t.again(vResendSure, 0)
+	case refusal:
+		t.refused()
+	}
+}
+
+// again begins the second send of this hold.
+func (t *turn) again(what verb, f flag) {
+	if t.p.has(resent) || t.role().source() {
+		return
+	}
+	if t.moved() {
+		f |= gone
+	}
+	t.can(what, 0, 0, func(n *state, p *proc) {
+		p.answer, p.sent = noAnswer, 0
+		p.flags |= resent | f
+		p.pc = pcSend
+		if t.keeps(RecheckSecond) {
+			t.recheck(p)
 		}
+	})
+}
+
+// notProcessed clears the mark for an answer which shows that the token was
+// not spent. It says nothing about sends that got no answer.
+func (t *turn) notProcessed(n *state, p *proc) {
+	if !p.has(unanswered) || !t.keeps(KeepFoundMark) {
+		n.mark = mark{}
+	}
+	t.fail(p, temporary)
+}
+
+// refused marks the token at once.
+func (t *turn) refused() {
+	rt := t.p.rt
+	if t.role().source() {
+		t.can(vRefused, rt, 0, func(n *state, p *proc) {
+			o := loginRequired
+			if n.store.rt != rt {
+				o = found(n.store.rt)
+			}
+			t.leave(p, o)
+		})
+		return
+	}
+	o, m := loginRequired, mark{markRefused, rt, t.p.login}
+	if t.p.has(unanswered) {
+		o = outcomeUnknown
+		if t.keeps(UnknownMark) {
+			m.kind = markUnknown
+		}
+	}
+	if !t.keeps(RefusedMark) {
+		m = t.from.mark
+	}
+	t.can(vRefused, rt, uint8(m.kind), func(n *state, p *proc) {
+		n.mark = m
+		t.fail(p, o)
+	})
+	if t.p.pin == t.servers[t.from.server.familyOf(rt)] {
+		t.judgeRefusal(o)
+	}
+	if t.from.diskFaults > 0 && t.keeps(RefusedMark) {
+		t.can(vRefusedFails, rt, 0, func(n *state, p *proc) {
+			n.diskFaults--
+			t.fail(p, o)
+			p.flags |= unwritten
+		})
 	}
 }
 
@@ -165,17 +226,35 @@ func (t *turn) fail(p *proc, o outcome) {
 	p.outcome = o
 }
 
+// noted is the outcome of a failed exchange as the judge remembers it.
+func (p *proc) noted() outcome {
+	if p.has(unwritten) && p.outcome != temporary {
+		return refusedUnmarked
+	}
+	return p.outcome
+}
+
+// note writes a failure into the session file.
 func (t *turn) note() {
+	if rt := t.from.store.rt; rt != t.p.rt {
+		t.can(vChanged, rt, 0, func(n *state, p *proc) { t.leave(p, found(rt)) })
+		return
+	}
 	t.can(vNote, t.p.rt, 0, func(n *state, p *proc) {
+		t.settleNow(n, p.rt)
 		f := &n.session
-		if f.there && found(n.store.rt) != noLogin {
-			f.outcome++
-			f.outcomeRT = p.rt
-			if p.outcome != temporary {
-				f.refused = p.rt
-				n.mark = mark{} // the refusal is on record now
-			}
+		f.there = true
+		f.outcome++
+		f.outcomeRT = p.rt
+		switch {
+		case p.outcome != temporary:
+			f.refused, f.unknown = p.rt, p.outcome == outcomeUnknown
+		case f.refused == 0 || f.refused == p.rt:
+		case t.keeps(RefusedOfOne):
+			f.refused, f.unknown = 0, false
+		default:
+			f.refused = p.rt
 		}
-		t.leave(p, p.outcome)
+		t.leave(p, p.noted())
 	})
 }

@@ -15,8 +15,10 @@ const (
 	pcBreak
 	pcReread
 	pcSession
+	pcSessionAgain
 	pcSettle
 	pcSettleWrite
+	pcProve
 	pcMark
 	pcCheckLock
 	pcCheckRecord
@@ -30,6 +32,7 @@ const (
 	pcOwn
 	pcSame
 	pcRename
+	pcCommitNote
 	pcSpent
 	pcSnapshot
 	pcPending
@@ -52,8 +55,10 @@ var program = [...]func(*turn){
 	pcBreak:         (*turn).breakFile,
 	pcReread:        (*turn).rereadStore,
 	pcSession:       (*turn).readSession,
+	pcSessionAgain:  (*turn).readSessionAgain,
 	pcSettle:        (*turn).settle,
 	pcSettleWrite:   (*turn).settleWrite,
+	pcProve:         (*turn).prove,
 	pcMark:          (*turn).writeMark,
 	pcCheckLock:     (*turn).checkLock,
 	pcCheckRecord:   (*turn).checkRecord,
@@ -67,6 +72,7 @@ var program = [...]func(*turn){
 	pcOwn:           (*turn).ownBeforeRename,
 	pcSame:          (*turn).sameBeforeRename,
 	pcRename:        (*turn).rename,
+	pcCommitNote:    (*turn).commitNote,
 	pcSpent:         (*turn).spent,
 	pcSnapshot:      (*turn).snapshot,
 	pcPending:       (*turn).writePending,

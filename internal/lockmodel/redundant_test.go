@@ -9,7 +9,6 @@ import (
 // Configurations that a rule can be taken out of without a new violation.
 var (
 	oursRefresh = Config{Procs: []Role{Refresh, Refresh, RefreshStore}, Crashes: 1, DecideAnew: true}
-	oursRefused = Config{Procs: []Role{Refresh, Refresh, RefreshStore}, Crashes: 1, DecideAnew: true, RefusedMark: true}
 	oursLogin   = Config{Procs: []Role{Refresh, RefreshStore, LoginB}, Crashes: 1, DecideAnew: true}
 	oursLogout  = Config{Procs: []Role{Refresh, RefreshStore, Logout}, Crashes: 1, DecideAnew: true}
 	oursFair    = Config{Procs: []Role{Refresh, RefreshStore}, Crashes: 1, Stops: 1, ClockSteps: 1, Clock: Paced, Live: true}
@@ -33,7 +32,7 @@ var redundant = []struct {
 	{SameBeforeRename, "narrows the conceded window between compare and rename to two adjacent calls",
 		[]Config{oursRefresh, oursLogin, oursLogout, beside, besideReuse, noLocks, noLocksFair}},
 	{ProveFirst, "spends nothing that cannot be saved; counted below",
-		[]Config{oursRefused, oursLogin, oursLogout, oursFair}},
+		[]Config{oursRefresh, oursLogin, oursLogout, oursFair}},
 	{NonceBeforeUnlink, "the guard says the same among ours; needed without kernel locks",
 		[]Config{oursRefresh, oursLogin, oursLogout}},
 	{GrantByCreate, "the guard admits one breaker among ours; needed beside a source program",

@@ -51,25 +51,33 @@ const (
 	RereadUnderLock
 	RecheckLock
 	RecheckRecord
+	RecheckSecond
 	ProveFirst
+	PinBeforeSend
 	WriteMark
 	KeepMark
 	KeepFoundMark
-	NoteBeforeClear
 	HonourSpent
 	SpentOnGiveUp
 	HonourRefused
+	RefusedMark
+	UnknownMark
+	MarkNamesLogin
+	RefusedOfOne
 	CompareAndSwap
 	LeaveRemoved
 	OwnBeforeRename
 	SameBeforeRename
 	PendingAtLogin
+	PendingNamesBoth
 	SettleBeforeLogin
 	SettleBeforeSend
+	SettleBeforeCommit
 	SettleUnderLock
 	PinAfterRecord
 	RecordBeforeSession
 	OutcomeOfSameToken
+	RevokeOvertaken
 	RevokeOnlyOtherLogin
 	CommitTakesStoreLock
 	ruleCount
@@ -92,25 +100,33 @@ var ruleNames = [ruleCount]string{
 	RereadUnderLock:      "re-read under the lock",
 	RecheckLock:          "lock file still ours before the send",
 	RecheckRecord:        "record still the one read before the send",
+	RecheckSecond:        "the same re-checks before a second send",
 	ProveFirst:           "prove the commit before the send",
+	PinBeforeSend:        "an unpinned record is pinned before its first send",
 	WriteMark:            "mark before the send",
 	KeepMark:             "the next holder keeps the mark",
 	KeepFoundMark:        "an answer clears only this hold's mark",
-	NoteBeforeClear:      "a refusal is on record before its mark is cleared",
 	HonourSpent:          "a spent token is not sent",
 	SpentOnGiveUp:        "an unsaved exchange marks its token spent",
 	HonourRefused:        "a refused token is not sent again",
+	RefusedMark:          "a refusal is marked at once",
+	UnknownMark:          "a refusal after an unanswered send is marked unknown",
+	MarkNamesLogin:       "a mark counts for its login only",
+	RefusedOfOne:         "login required counts for its token only",
 	CompareAndSwap:       "commit compares the token that was sent",
 	LeaveRemoved:         "commit leaves a removed record removed",
 	OwnBeforeRename:      "store lock file still ours before the rename",
 	SameBeforeRename:     "store still the same before the rename",
 	PendingAtLogin:       "login announces its pin as pending",
+	PendingNamesBoth:     "pending names the token that it replaces too",
 	SettleBeforeLogin:    "login settles an earlier pending first",
 	SettleBeforeSend:     "pending is settled before a send",
+	SettleBeforeCommit:   "pending is settled before a commit",
 	SettleUnderLock:      "pending is settled under the store lock",
 	PinAfterRecord:       "the pin is read after the record",
 	RecordBeforeSession:  "logout removes the record before the session file",
 	OutcomeOfSameToken:   "a waiter takes only its own token's outcome",
+	RevokeOvertaken:      "the new tokens of an overtaken refresh are revoked",
 	RevokeOnlyOtherLogin: "new tokens are revoked only beside another login",
 	CommitTakesStoreLock: "commit happens under the store lock",
 }
@@ -130,32 +146,36 @@ func Rules() []Rule {
 type Kind uint8
 
 const (
-	DoubleSend      Kind = iota // a token is sent while its earlier sender lives, or after it was answered
-	ResendSpent                 // sent although an unsaved exchange has spent it
-	ResendUnmarked              // the same where the mark could not be written
-	ResendRefused               // sent although a refusal is on record
-	ResendUnnoted               // sent after a refusal that could not be recorded
-	TwoHolders                  // two running processes believe that they hold one lock
-	Robbed                      // one of ours breaks the lock file of a running process
-	RobbedAtRelease             // the same by a release
-	Unguarded                   // a send or rename without guard, or without a re-read under it
-	LostRotation                // a commit overwrites another committed rotation
-	LostLogin                   // a commit overwrites a newer login or static record
-	Resurrected                 // a commit brings a removed record back
-	StaleWrite                  // the file is replaced from a reading that is no longer current
-	WrongServer                 // a refresh token is sent to a server that did not issue it
-	WrongOutcome                // a waiter is told the fate of another token
-	RevokedLiving               // a revocation hits the session that the store holds
-	Misreported                 // "login required" for a token that an earlier exchange has spent
-	Deadlock                    // somebody could go on, and nobody can
-	Endless                     // a run that never ends though time-outs are fair
+	DoubleSend            Kind = iota // a token is sent while its earlier sender lives, or after it was answered
+	ResendSpent                       // sent although an unsaved exchange has spent it
+	ResendUnmarked                    // the same where the mark could not be written
+	ResendRefused                     // sent although a refusal is on record
+	ResendUnnoted                     // sent after a refusal that is not on record
+	ResendUnmarkedRefusal             // sent after a refusal that could not be marked
+	BlindSend                         // a second send though lock or record were gone when the first answer came
+	TwoHolders                        // two running processes believe that they hold one lock
+	Robbed                            // one of ours breaks the lock file of a running process
+	RobbedAtRelease                   // the same by a release
+	Unguarded                         // a send or rename without guard, or without a re-read under it
+	LostRotation                      // a commit overwrites another committed rotation
+	LostLogin                         // a commit overwrites a newer login or static record
+	Resurrected                       // a commit brings a removed record back
+	StaleWrite                        // the file is replaced from a reading that is no longer current
+	WrongServer                       // a refresh token is sent to a server that did not issue it
+	WrongOutcome                      // a waiter is told the fate of another token
+	RevokedLiving                     // a revocation hits the session that the store holds
+	ShutOut                           // a living session is taken for one that has ended
+	Orphaned                          // a new token that nobody will use is left alive
+	Misreported                       // "login required" for a token that an earlier exchange has spent
+	Deadlock                          // somebody could go on, and nobody can
+	Endless                           // a run that never ends though time-outs are fair
 	kindCount
 )
 
 var kindNames = [kindCount]string{"double send", "resend of a spent token", "resend, spent mark not written",
-	"resend of a refused token", "resend, refusal not recorded", "two holders", "robbed", "robbed by a release", "unguarded",
+	"resend of a refused token", "resend, refusal not on record", "resend, refused mark not written", "blind second send", "two holders", "robbed", "robbed by a release", "unguarded",
 	"lost rotation", "lost login", "removed record returns", "stale write", "wrong server",
-	"outcome of another token", "living session revoked", "misreported", "deadlock", "endless run"}
+	"outcome of another token", "living session revoked", "living session shut out", "orphaned tokens", "misreported", "deadlock", "endless run"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -238,15 +258,15 @@ type Config struct {
 	// the user's configuration names (0: none).
 	Unpinned bool
 	UserFile uint8
+	// Edits lets the user's configuration change to the other server, once a
+	// token was sent.
+	Edits uint8
+	// SameToken: a new login at the same server brings the first token again,
+	// once that is spent.
+	SameToken bool
 	// AtomicBreak closes the window between the look at an abandoned lock
 	// file and its unlink, to see what else there is.
 	AtomicBreak bool
-	// BothPrints and RefusedMark are proposals beyond the rules. BothPrints:
-	// pending carries the fingerprint of the token it replaces too, a commit
-	// settles it first, and a token that is neither is not sent. RefusedMark:
-	// a refusal goes into the target guard's record at once, and a token that
-	// is marked so is not sent.
-	BothPrints, RefusedMark bool
 
 	// Live adds the search for deadlocks and endless runs.
 	Live bool

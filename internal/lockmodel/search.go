@@ -173,5 +173,5 @@ func (m *model) count(r *Result, s *state) {
 
 func (o outcome) String() string {
 	return [...]string{"running", "done", "adopted", "took outcome", "newer stays", "no login", "login required",
-		"outcome unknown", "temporary", "lock busy", "unsaved", "unsaved, unmarked", "spent found", "no pin"}[o]
+		"outcome unknown", "refused, unmarked", "temporary", "lock busy", "unsaved", "unsaved, unmarked", "spent found", "no pin"}[o]
 }

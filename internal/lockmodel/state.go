@@ -14,6 +14,8 @@ const (
 	noRecord = 0
 	firstRT  = 1
 	staticRT = 15 // a static record
+
+	staticLogin = 15 // the login id that a static write leaves
 )
 
 // The two authorization servers. Zero is "no pin".
@@ -61,12 +63,20 @@ type sessionFile struct {
 	there              bool
 	pin, login         uint8
 	pendPin, pendRT    uint8
-	oldRT              uint8 // the token a pending login replaces; see Config.BothPrints
-	refused            uint8
+	oldRT              uint8 // the token a pending login replaces
+	refused            uint8 // the token that a login is required for
+	unknown            bool  // it was refused after a send without an answer
 	outcome, outcomeRT uint8
 }
 
 func (f sessionFile) pending() bool { return f.pendRT != 0 }
+
+// config is what the user's configuration says of the target.
+type config struct {
+	server uint8 // 0: none
+	edits  uint8 // to come
+	used   bool  // a token was sent by it
+}
 
 type markKind uint8
 
@@ -74,14 +84,15 @@ const (
 	unmarked markKind = iota
 	markSent
 	markSpent
-	markRefused // see Config.RefusedMark
+	markRefused
+	markUnknown // refused, after a send without an answer
 )
 
 // mark is the part of the target guard's record that carries over from one
 // holder to the next.
 type mark struct {
-	kind markKind
-	rt   uint8
+	kind      markKind
+	rt, login uint8
 }
 
 // server is what the authorization servers know. Bit n of each set is token n;
@@ -93,6 +104,14 @@ type server struct {
 }
 
 func (s *server) familyOf(rt uint8) uint8 { return uint8(s.family>>(2*rt)) & 3 }
+
+// renew makes a token that was issued before the first of another family.
+func (s *server) renew(rt, family uint8) uint8 {
+	s.valid |= 1 << rt
+	s.rotated &^= 1 << rt
+	s.family = s.family&^(3<<(2*rt)) | uint16(family)<<(2*rt)
+	return rt
+}
 
 func (s *server) mint(family uint8) uint8 {
 	rt := s.next
@@ -114,10 +133,13 @@ const (
 	hasGuardS
 	holdsT // believes that the target lock is its own
 	holdsS
-	restarted // "start over once" is used up
-	resent    // the second send of this hold is used up
-	foundMark // somebody before us has sent this token
-	reread    // has read the store since it got the guard it sends under
+	restarted  // "start over once" is used up
+	resent     // the second send of this hold is used up
+	unanswered // an earlier send of this token, ours or another's, got no answer
+	reread     // has read the store since it got the guard it sends under
+	unwritten  // the mark of a refusal could not be written
+	overtaken  // the new token is nobody's and is to be revoked
+	gone       // lock or record were gone when the first answer came (judge's memory)
 )
 
 func guardFlag(l uint8) flag { return hasGuardT << l }
@@ -127,6 +149,7 @@ type goal uint8
 
 const (
 	toRefresh goal = iota
+	toSettle       // a pending login
 	toProve        // that the commit can be done
 	toCommit       // with a new refresh token in hand
 	toNote         // a refusal or a failure, in the session file
@@ -145,7 +168,8 @@ const (
 	newerStays      // commit declined, this caller has its access token
 	noLogin         // no record, or a static one
 	loginRequired   // the token was refused
-	outcomeUnknown  // refused, after somebody else had sent it
+	outcomeUnknown  // refused, after a send without an answer
+	refusedUnmarked // refused either way, and that could not be marked
 	temporary       // no answer, or one that says later
 	lockBusy        // typed error of rule 5, or the runaway backstop
 	unsaved         // exchanged, not committed, marked spent
@@ -157,10 +181,10 @@ const (
 type answer uint8
 
 const (
-	noAnswer   answer = iota
-	newToken          // rotated, the answer arrives
-	lostAnswer        // rotated or not, no answer arrives
-	tryLater          // answered, not processed
+	noAnswer    answer = iota
+	newToken           // rotated, the answer arrives
+	lostAnswer         // rotated or not, no answer arrives
+	unprocessed        // surely not processed: answered so, or never sent
 	refusal
 )
 
@@ -175,6 +199,7 @@ type proc struct {
 	got         uint8 // token that it received, or a login's
 	sent        uint8 // token that it sent and was not left without an answer for (judge's memory)
 	pin, login  uint8 // as read from the session file
+	before      mark  // that its own mark 'sent' replaced
 	seenOutcome uint8
 	seenVersion uint8 // of the store, when it was read for a write
 	answer      answer
@@ -197,6 +222,7 @@ func (p *proc) end() {
 type state struct {
 	store   storeFile
 	session sessionFile
+	config  config
 	locks   [2]lockFile
 	guards  [2][2]uint8 // by lock and machine: holder + 1
 	mark    mark

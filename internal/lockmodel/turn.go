@@ -42,6 +42,7 @@ func (m *model) initial() state {
 	s := state{
 		store:      storeFile{rt: firstRT},
 		session:    sessionFile{there: true, pin: serverA, login: 1},
+		config:     config{server: m.UserFile, edits: m.Edits},
 		server:     server{valid: 1 << firstRT, next: firstRT + 1},
 		crashes:    m.Crashes,
 		stops:      m.Stops,
@@ -141,6 +142,12 @@ func (m *model) next(s *state, out []edge) []edge {
 		for l := range out.next.locks {
 			out.next.locks[l].old = out.next.locks[l].owner != 0
 		}
+		t.out = append(t.out, out)
+	}
+	if s.config.edits > 0 && s.config.used {
+		out := edge{next: *s, event: event{what: vEdit, a: serverA + serverB - s.config.server}}
+		out.next.config.edits--
+		out.next.config.server = out.event.a
 		t.out = append(t.out, out)
 	}
 	return t.out

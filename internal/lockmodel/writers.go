@@ -2,8 +2,23 @@ package lockmodel
 
 // mint is the exchange of a login, which happens before any lock.
 func (t *turn) mint() {
-	t.can(vMint, t.from.server.next, 0, func(n *state, p *proc) {
-		p.got = n.server.mint(t.family[t.i])
+	rt := t.from.server.next
+	if t.SameToken {
+		if rt = firstRT; t.from.server.valid>>rt&1 == 1 {
+			return
+		}
+	}
+	t.can(vMint, rt, 0, func(n *state, p *proc) {
+		if t.SameToken {
+			p.got = n.server.renew(rt, t.family[t.i])
+			for i := range n.procs {
+				if n.procs[i].sent == rt {
+					n.procs[i].sent = 0 // that was the old token's life
+				}
+			}
+		} else {
+			p.got = n.server.mint(t.family[t.i])
+		}
 		t.seek(p, store, toWrite)
 	})
 }
@@ -47,7 +62,7 @@ func (t *turn) writePending() {
 		f.there = true
 		f.pin, f.login = p.pin, p.login
 		f.pendPin, f.pendRT = t.newPin(), p.got
-		if t.BothPrints {
+		if t.keeps(PendingNamesBoth) {
 			f.oldRT = p.rt
 		}
 		p.pin, p.login = 0, 0
@@ -70,12 +85,14 @@ func (t *turn) writePin() {
 }
 
 // renamed goes on when the store is replaced.
-func (t *turn) renamed(p *proc) {
+func (t *turn) renamed(n *state, p *proc) {
 	switch r := t.role(); {
 	case (r == LoginA || r == LoginB) && t.keeps(PendingAtLogin):
 		p.pc = pcWritePin
 	case (r == Logout || r == Static) && t.keeps(RecordBeforeSession):
 		p.pc = pcEndSession
+	case (r == Refresh || r == RefreshStore) && (n.session.pending() || n.session.pin == 0):
+		p.pc = pcCommitNote
 	default:
 		t.leave(p, done)
 	}
@@ -88,7 +105,11 @@ func (t *turn) endSession() {
 		what = vResetSession
 	}
 	t.can(what, 0, 0, func(n *state, p *proc) {
-		n.session = sessionFile{there: n.session.there && t.role() == Static}
+		s := sessionFile{}
+		if t.role() == Static && n.session.there {
+			s = sessionFile{there: true, login: staticLogin}
+		}
+		n.session = s
 		if t.keeps(RecordBeforeSession) {
 			t.leave(p, done)
 			return
