@@ -2,6 +2,8 @@ package lockfile
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -47,16 +49,18 @@ func flockHolder(locks, name string) (pid int, held bool) {
 	return 0, false
 }
 
-// lookUp tells of a process what anybody may know of it.
+// lookUp tells of a process what anybody may know of it. The kernel keeps the
+// number of whoever asked for the lock, which may have handed the descriptor
+// on and ended: then nobody is named.
 func lookUp(pid int) Process {
-	p := Process{PID: pid}
 	if pid == 0 {
-		return p
+		return Process{}
 	}
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return p
+	if errors.Is(err, fs.ErrNotExist) {
+		return Process{}
 	}
+	p := Process{PID: pid}
 	// 4711 (a name) T 1 ...: the name may hold anything.
 	start, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if start < 0 || end < start {

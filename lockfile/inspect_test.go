@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -84,6 +85,28 @@ func TestInspectTellsWhoHoldsTheGuard(t *testing.T) {
 	mustBeFree(t, dir.Path())
 	if i := lockfile.Inspect(dir, name); i.Held || i.Origin != lockfile.NoFile || !i.Guard {
 		t.Errorf("free: %+v", i)
+	}
+}
+
+// A lock goes with its descriptor, and the kernel names who asked for it.
+func TestInspectDoesNotNameAProcessThatHasEnded(t *testing.T) {
+	flock, err := exec.LookPath("flock")
+	if err != nil {
+		t.Skip("flock(1) is not installed")
+	}
+	dir := newDir(t)
+	guard, err := os.OpenFile(dir.Join(name+".guard"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guard.Close()
+	cmd := exec.Command(flock, "-n", "3")
+	cmd.ExtraFiles = []*os.File{guard}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if i := lockfile.Inspect(dir, name); !i.Held || i.Holder != (lockfile.Process{}) {
+		t.Errorf("%+v", i)
 	}
 }
 
