@@ -96,7 +96,7 @@ func judgeDirectory(f findings, s scene, d credstore.Directory) {
 	default:
 		f.ok(id, "%s is yours alone", d.Path)
 	}
-	if d.WriteErr != nil {
+	if d.WriteErr != nil && !d.Volume.ReadOnly { // else said of the file system
 		f.find(failure, "state.writable", "make it writable: until then tokens that are valid are served and none is refreshed", "%v", d.WriteErr)
 	}
 	v := d.Volume
