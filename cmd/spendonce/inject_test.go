@@ -164,9 +164,9 @@ func (i *injector) inject(p part, call, fault string, n int) *run {
 	}
 	b, err := os.ReadFile(trace)
 	must(i.t, err)
-	r.injected = injectedIn(string(b), r.code == -int(unix.SIGKILL))
+	r.injected = injectedIn(string(b), call, r.code == -int(unix.SIGKILL))
 	if n == 0 {
-		i.tally(p, call).calls = len(callsIn(string(b)))
+		i.tally(p, call).calls = len(callsIn(string(b), call))
 	}
 	return r
 }
@@ -189,14 +189,15 @@ func (i *injector) attach(p part, r *run, args []string) {
 	_ = tracer.Wait() // its own exit code says nothing
 }
 
-// callsIn returns the calls of a trace, without the thread's number.
-func callsIn(trace string) []string {
+// callsIn returns the lines of a trace that begin a call, without the
+// thread's number. Others tell of signals, ends, and calls that strace did
+// not get to see.
+func callsIn(trace, call string) []string {
 	var all []string
 	for line := range strings.Lines(trace) {
-		_, call, _ := strings.Cut(strings.TrimSpace(line), " ")
-		call = strings.TrimSpace(call)
-		if name, _, ok := strings.Cut(call, "("); ok && !strings.ContainsAny(name, " -<+") {
-			all = append(all, call)
+		_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, call+"(") {
+			all = append(all, line)
 		}
 	}
 	return all
@@ -204,8 +205,8 @@ func callsIn(trace string) []string {
 
 // injectedIn returns the calls in whose place something else happened. A kill
 // leaves no mark but the death of the process: the last call is the one.
-func injectedIn(trace string, killed bool) []string {
-	all := callsIn(trace)
+func injectedIn(trace, call string, killed bool) []string {
+	all := callsIn(trace, call)
 	if killed && len(all) > 0 {
 		return all[len(all)-1:]
 	}
@@ -590,7 +591,7 @@ func TestWithoutKernelLocksTheOlderRulesServe(t *testing.T) {
 			}
 			b, err := os.ReadFile(traces[0])
 			must(t, err)
-			if n := len(injectedIn(string(b), false)); n == 0 {
+			if n := len(injectedIn(string(b), "flock", false)); n == 0 {
 				t.Error("nothing was injected")
 			}
 			i.mustBeTidy()
