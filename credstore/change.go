@@ -189,6 +189,9 @@ func (s *Store) change(ctx context.Context, target string, patient bool, f func(
 		return err
 	}
 	defer files.close()
+	if err := files.openAll(); err != nil {
+		return s.changeError(err)
+	}
 	unstage := s.stage("waiting for the store lock")
 	lock, err := files.lockStore(ctx, false, lockfile.Request{Brief: true, Patient: patient})
 	unstage()
@@ -204,6 +207,9 @@ func (s *Store) change(ctx context.Context, target string, patient bool, f func(
 // told from one that nobody knows, and a refresh on a full disk finds the one
 // file it writes in place.
 func (f *files) introduce(target string) error {
+	if _, err := f.locks.Stat(guardName(target)); err == nil {
+		return nil
+	}
 	guard, err := f.locks.OpenKept(guardName(target))
 	if err != nil {
 		return err

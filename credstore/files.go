@@ -11,7 +11,9 @@ import (
 	"github.com/spendonce/spendonce/lockfile"
 )
 
-// files are the directories that a change needs, held by descriptor.
+// files are the directories that a change needs, held by descriptor. They are
+// made and opened when they are asked for: a process that only waits needs
+// one of them.
 type files struct {
 	store                       *Store
 	staleAfter                  time.Duration
@@ -19,40 +21,84 @@ type files struct {
 	state, locks, sessions, dir *durable.Dir // dir: where the store file really is
 }
 
-// openFiles makes what is missing and opens it. Its errors are ErrUnsafe or
-// ErrNotWritable.
 func (s *Store) openFiles(staleAfter time.Duration) (*files, error) {
 	at, err := s.locate()
-	if err != nil {
-		return nil, err
+	return &files{store: s, staleAfter: staleAfter, at: at}, err
+}
+
+// openLocks opens what the target locks stand in: beside the target of a
+// link, for whoever gets there by another path.
+func (f *files) openLocks() (err error) {
+	if f.locks == nil {
+		f.locks, err = f.store.cfg.Disk.MakeDir(filepath.Join(f.at.path, locksDir))
 	}
-	f := &files{store: s, staleAfter: staleAfter, at: at}
-	open := func(dir **durable.Dir, path string) {
-		if err == nil {
-			*dir, err = s.cfg.Disk.MakeDir(path)
+	return err
+}
+
+// openAll opens the rest. Nothing is made where a link leads.
+func (f *files) openAll() (err error) {
+	disk := f.store.cfg.Disk
+	if f.dir == nil && f.at.linked {
+		f.dir, err = disk.OpenDir(f.at.path)
+	} else if f.dir == nil {
+		f.dir, err = disk.MakeDir(f.at.path)
+	}
+	if err == nil && f.state == nil {
+		if f.state = f.dir; f.at.linked {
+			f.state, err = disk.MakeDir(f.store.cfg.Dir)
 		}
 	}
-	open(&f.state, s.cfg.Dir)
-	open(&f.sessions, filepath.Join(s.cfg.Dir, sessionsDir))
+	if err == nil && f.sessions == nil {
+		f.sessions, err = disk.MakeDir(filepath.Join(f.store.cfg.Dir, sessionsDir))
+	}
 	if err == nil {
-		f.dir, err = s.cfg.Disk.OpenDir(at.path)
+		err = f.openLocks()
 	}
-	// Beside the target of a link, for whoever gets there by another path.
-	open(&f.locks, filepath.Join(at.path, locksDir))
-	if err != nil {
-		f.close()
-		return nil, s.changeError(err)
-	}
-	return f, nil
+	return err
 }
 
 // read reads the store's bytes.
 func (f *files) read() (*snapshot, error) { return f.store.readIn(f.dir, f.at.base) }
 
 func (f *files) close() {
-	for _, d := range []*durable.Dir{f.state, f.locks, f.sessions, f.dir} {
+	if f.state != f.dir {
+		f.state.Close()
+	}
+	for _, d := range []*durable.Dir{f.locks, f.sessions, f.dir} {
 		d.Close()
 	}
+}
+
+// watch tells a waiter that the store or a session file was replaced, or a
+// lock removed.
+func (f *files) watch() (*durable.Watch, error) {
+	w, err := f.store.cfg.Disk.NewWatch()
+	if err != nil {
+		return nil, err
+	}
+	for path, events := range map[string]uint32{
+		f.at.path: durable.Replaced, f.locks.Path(): durable.Removed,
+		filepath.Join(f.store.cfg.Dir, sessionsDir): durable.Replaced,
+	} {
+		if err := w.Add(path, events); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			w.Close()
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// watchStore also tells that the store lock was removed.
+func (f *files) watchStore() (*durable.Watch, error) {
+	w, err := f.watch()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Add(f.at.path, durable.Replaced|durable.Removed); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
 }
 
 // changeError gives an error on the way to a change its kind.
@@ -97,7 +143,7 @@ func (f *files) lockStore(ctx context.Context, nested bool, req lockfile.Request
 }
 
 func (f *files) lockTarget(ctx context.Context, target string, until func() bool) (*lockfile.Lock, error) {
-	return lockfile.Acquire(ctx, f.lockConfig(), lockfile.Request{Dir: f.locks, Name: target + ".lock", Until: until})
+	return lockfile.Acquire(ctx, f.lockConfig(), lockfile.Request{Dir: f.locks, Name: target + ".lock", Until: until, Watch: f.watch})
 }
 
 // release gives a lock up. That its file could not be removed is no error of
@@ -111,6 +157,11 @@ func release(lock *lockfile.Lock, warn func(format string, args ...any)) {
 // removeOldTemps sweeps what crashed writers left; the store lock is held.
 func (f *files) removeOldTemps(target string) {
 	now, age := time.Now(), 2*f.staleAfter
+	// What is not old yet will not be for a while.
+	if last, ok := f.store.swept.Swap(target, now); ok && now.Sub(last.(time.Time)) < age/2 { //nolint:forcetypeassert // only times are stored
+		f.store.swept.Store(target, last)
+		return
+	}
 	// Best effort: what stays is found by the next one.
 	_ = f.dir.RemoveOldTemps(f.at.base, now, age)
 	_ = f.sessions.RemoveOldTemps(target+".json", now, age)

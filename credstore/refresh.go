@@ -57,6 +57,9 @@ func (h *hold) run() (t Token, again bool, err error) {
 		return Token{}, false, err
 	}
 	defer h.files.close()
+	if err = h.files.openLocks(); err != nil {
+		return Token{}, false, h.store.changeError(err)
+	}
 	const tries = 2
 	for try := 1; ; try++ {
 		t, again, err = h.once()
@@ -83,10 +86,13 @@ func (h *hold) once() (t Token, again bool, err error) {
 		return Token{}, false, err
 	}
 	defer h.release(&h.targetLock)
+	if err := h.files.openAll(); err != nil {
+		return Token{}, false, err
+	}
 	defer h.writeAudit()
 	if h.settings.Scope == ScopeStore || !h.targetLock.Guarded() {
 		unstage := h.store.stage("waiting for the store lock")
-		h.storeLock, err = h.files.lockStore(h.ctx, true, lockfile.Request{Until: h.stepping(h.enough)})
+		h.storeLock, err = h.files.lockStore(h.ctx, true, lockfile.Request{Until: h.stepping(h.enough), Watch: h.files.watchStore})
 		unstage()
 		if err != nil {
 			return Token{}, false, err
@@ -139,11 +145,15 @@ func (h *hold) enough() bool {
 	if h.fallback {
 		return true
 	}
-	v, err := h.src.view(lookAt{bytes: !h.req.Rejected.Empty(), session: true})
-	if err != nil {
+	// The store is replaced before the session file; a fresh token in it is
+	// all that is needed.
+	look := lookAt{bytes: !h.req.Rejected.Empty()}
+	v, err := h.src.view(look)
+	if err != nil || h.store.decide(v, h.req).action == serve {
 		return true
 	}
-	if h.store.decide(v, h.req).action != refresh {
+	look.session = true
+	if v, err = h.src.view(look); err != nil || h.store.decide(v, h.req).action != refresh {
 		return true
 	}
 	_, ok, _ := h.src.taken(h.first, v, h.req)
@@ -267,18 +277,18 @@ func (h *hold) spend(v view, d decision) (Token, bool, error) {
 // sent: room in the final directories, and the store lock to be had.
 func (h *hold) proveCommit(v view) error {
 	target := h.src.cfg.Target
-	size := func(dir *durable.Dir, name string) int64 {
+	size := func(dir *durable.Dir, name string, margin int64) int64 {
 		id, err := dir.Stat(name)
 		if err != nil {
-			return h.store.cfg.Margin
+			return margin
 		}
-		return id.Size + h.store.cfg.Margin
+		return id.Size + margin
 	}
 	var err error
-	if h.storeTemp, err = h.files.dir.Prepare(h.files.at.base, size(h.files.dir, h.files.at.base)); err != nil {
+	if h.storeTemp, err = h.files.dir.Prepare(h.files.at.base, size(h.files.dir, h.files.at.base, h.store.cfg.Margin)); err != nil {
 		return err
 	}
-	if h.sessionTemp, err = h.files.sessions.Prepare(target+".json", size(h.files.sessions, target+".json")); err != nil {
+	if h.sessionTemp, err = h.files.sessions.Prepare(target+".json", size(h.files.sessions, target+".json", sessionMargin)); err != nil {
 		return err
 	}
 	unstage := h.store.stage("waiting for the store lock")

@@ -22,6 +22,7 @@ const (
 	maxStore      = 64 << 20
 	maxSession    = 1 << 20
 	defaultMargin = 16 << 10 // reserved beyond the old size before a token is spent
+	sessionMargin = 4 << 10  // no token is in there
 )
 
 // Config says where the store is and how its owner is talked to. The zero
@@ -65,6 +66,7 @@ type Store struct {
 	cache    atomic.Pointer[snapshot]
 	sessions sync.Map // target -> *cachedSession
 	warned   sync.Map // what was warned of -> struct{}
+	swept    sync.Map // target -> when old temporary files were last looked for
 
 	mu       sync.Mutex
 	flights  map[string]*flight

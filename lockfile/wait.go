@@ -28,7 +28,12 @@ type wait struct {
 	since   time.Time     // mtime of the lock file seen last
 	arrived bool
 	stepped time.Duration // all, at the last due
+
+	watch *durable.Watch // nil: only polls
+	tried bool           // to have one
 }
+
+func (w *wait) end() { w.watch.Close() }
 
 // sighting is what stands at one place and how long it was watched there
 // unchanged.
@@ -168,6 +173,30 @@ func (w *wait) poll(ctx context.Context) error {
 	if w.req.Until != nil && w.req.Until() {
 		return ErrStopped
 	}
+	if w.req.Watch != nil && !w.tried {
+		w.tried = true
+		watch, err := w.req.Watch()
+		if err == nil {
+			w.watch = watch
+			// The guard's holder dies, or lets go.
+			err = watch.Add(w.req.Dir.Join(w.req.Name+".guard"), durable.Let)
+		}
+		if err == nil {
+			return nil // what happened before the watch began is told by nobody: look again
+		}
+		w.watch.Close()
+		w.watch = nil
+	}
+	if w.watch != nil {
+		if err := w.watch.Wait(ctx, w.pause()); err != nil {
+			w.watch.Close()
+			w.watch = nil
+		}
+		if ctx.Err() != nil {
+			return ended(ctx)
+		}
+		return nil
+	}
 	t := time.NewTimer(w.pause())
 	defer t.Stop()
 	select {
@@ -190,6 +219,9 @@ func ended(ctx context.Context) error {
 // brief lock that moves. The jitter keeps waiters from marching in step: with
 // a fixed interval one of them can lose every race.
 func (w *wait) pause() time.Duration {
+	if w.watch != nil {
+		return min(25*time.Millisecond+rand.N(25*time.Millisecond), w.cfg.watch()/4) //nolint:gosec // jitter, not a secret
+	}
 	const least, most = time.Millisecond, 8 * time.Millisecond
 	longest := min(max(w.all/8, 2*least), most)
 	if w.req.Brief && w.still < time.Second {

@@ -9,17 +9,32 @@ import (
 
 // Kept is a small file that is never replaced and never deleted: it is kept
 // open, locked with flock(2) and written in place.
+//
+// It is open for reading alone until it is first written, so that a process
+// that only tries the lock leaves no trace for those who watch the file: see
+// [Let].
 type Kept struct {
-	dir  *Dir
-	name string
-	fd   int
+	dir     *Dir
+	name    string
+	fd      int
+	writing int // the descriptor for writing, -1 until there is one
+
+	readOnly bool // there must not be one
 }
 
-// OpenKept opens name for reading and writing, making it if it is missing,
-// and gives it mode 0600: who may open it may lock it. See [ErrNotRegular]
-// and [ErrUnsafe].
+// OpenKept opens name, making it if it is missing, and gives it mode 0600: who
+// may open it may lock it. See [ErrNotRegular] and [ErrUnsafe].
 func (d *Dir) OpenKept(name string) (*Kept, error) {
-	fd, _, err := d.openRegular(name, unix.O_RDWR|unix.O_CREAT)
+	fd, st, err := d.openRegular(name, unix.O_RDONLY)
+	switch {
+	case err == nil && st.Mode&0o7777 == 0o600:
+		return &Kept{dir: d, name: name, fd: fd, writing: -1}, nil
+	case err == nil:
+		closeFD(fd)
+	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission):
+		return nil, err
+	}
+	fd, _, err = d.openRegular(name, unix.O_RDWR|unix.O_CREAT)
 	if errors.Is(err, fs.ErrPermission) && d.examine(name) == nil {
 		// Ours, and its maker's umask took our own bits: the maker is about to
 		// give them back, or died before it could.
@@ -36,7 +51,7 @@ func (d *Dir) OpenKept(name string) (*Kept, error) {
 		closeFD(fd)
 		return nil, pathError("setting the mode of", d.Join(name), err)
 	}
-	return &Kept{d, name, fd}, nil
+	return &Kept{dir: d, name: name, fd: fd, writing: fd}, nil
 }
 
 // OpenKeptReadOnly opens an existing file for [Kept.Read] alone.
@@ -45,16 +60,49 @@ func (d *Dir) OpenKeptReadOnly(name string) (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Kept{d, name, fd}, nil
+	return &Kept{dir: d, name: name, fd: fd, writing: -1, readOnly: true}, nil
+}
+
+// forWriting opens the very file again.
+func (k *Kept) forWriting() error {
+	if k.writing >= 0 {
+		return nil
+	}
+	if k.readOnly {
+		return pathError("opening", k.dir.Join(k.name), unix.EBADF)
+	}
+	fd, st, err := k.dir.openRegular(k.name, unix.O_RDWR)
+	if err != nil {
+		return err
+	}
+	var here unix.Stat_t
+	if err := unix.Fstat(k.fd, &here); err != nil || here.Dev != st.Dev || here.Ino != st.Ino {
+		closeFD(fd)
+		return pathError("opening", k.dir.Join(k.name), errors.Join(fs.ErrNotExist, err))
+	}
+	k.writing = fd
+	return nil
 }
 
 // TryLock tries to take the exclusive kernel lock, without waiting: a
 // blocking call can hang for ever on a network file system. It reports
 // whether it got it; [ErrNoKernelLocks] means that nobody can.
 func (k *Kept) TryLock() (bool, error) {
-	err := k.dir.disk.step("flock", k.dir.Join(k.name), func() error {
-		return ignoringEINTR(func() error { return unix.Flock(k.fd, unix.LOCK_EX|unix.LOCK_NB) })
-	})
+	try := func() error {
+		return k.dir.disk.step("flock", k.dir.Join(k.name), func() error {
+			return ignoringEINTR(func() error { return unix.Flock(k.fd, unix.LOCK_EX|unix.LOCK_NB) })
+		})
+	}
+	err := try()
+	if errors.Is(err, unix.EBADF) && k.writing < 0 {
+		// NFS makes record locks of it, which want a descriptor for writing.
+		if err := k.forWriting(); err != nil {
+			return false, err
+		}
+		closeFD(k.fd)
+		k.fd = k.writing
+		err = try()
+	}
 	switch {
 	case err == nil:
 		return true, nil
@@ -97,7 +145,10 @@ func (k *Kept) Read(limit int) ([]byte, error) {
 
 // Write puts b at the start of the file in one pwrite(2).
 func (k *Kept) Write(b []byte) error {
-	err := k.dir.disk.step("record", k.dir.Join(k.name), func() error { return writeAll(k.fd, b, 0) })
+	if err := k.forWriting(); err != nil {
+		return err
+	}
+	err := k.dir.disk.step("record", k.dir.Join(k.name), func() error { return writeAll(k.writing, b, 0) })
 	if err != nil {
 		return pathError("writing", k.dir.Join(k.name), err)
 	}
@@ -107,17 +158,22 @@ func (k *Kept) Write(b []byte) error {
 // Sync makes what was written durable. A record that was written before
 // needs no new block, so this works on a full disk.
 func (k *Kept) Sync() error {
-	err := k.dir.disk.step("fsync", k.dir.Join(k.name), func() error { return fdatasync(k.fd) })
+	err := k.dir.disk.step("fsync", k.dir.Join(k.name), func() error { return fdatasync(max(k.fd, k.writing)) })
 	if err != nil {
 		return pathError("syncing", k.dir.Join(k.name), err)
 	}
 	return nil
 }
 
-// Close closes the file and with it gives the kernel lock up.
+// Close closes the file and with it gives the kernel lock up, before those
+// who watch the file hear of it.
 func (k *Kept) Close() {
-	if k != nil && k.fd >= 0 {
-		_ = unix.Close(k.fd)
-		k.fd = -1
+	if k == nil {
+		return
 	}
+	if k.fd != k.writing {
+		closeFD(k.fd)
+	}
+	closeFD(k.writing)
+	k.fd, k.writing = -1, -1
 }

@@ -34,6 +34,16 @@ func (st *stage) child(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// output runs one process; its error says what the process said.
+func (st *stage) output(ctx context.Context, args ...string) ([]byte, error) {
+	out, err := st.child(ctx, args...).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, lastLine(exit.Stderr))
+	}
+	return out, err
+}
+
 // signIn signs in through the real form, as a person with a browser does.
 func (st *stage) signIn(ctx context.Context) scene {
 	const asked = "sign in through the server's form"
@@ -159,7 +169,7 @@ func (st *stage) storm(ctx context.Context) scene {
 
 func (st *stage) rejected(ctx context.Context) scene {
 	asked := fmt.Sprintf("%d processes at once, all got a 401", crowd)
-	out, err := st.child(ctx, "token", target).Output()
+	out, err := st.output(ctx, "token", target)
 	if err != nil {
 		return wrong(asked, err)
 	}
@@ -210,7 +220,7 @@ func (st *stage) crash(ctx context.Context) scene {
 		return wrong(asked, err)
 	}
 	start := time.Now()
-	out, err := st.child(ctx, "token", target).Output()
+	out, err := st.output(ctx, "token", target)
 	took := time.Since(start)
 	if err != nil {
 		return wrong(asked, err)
@@ -259,7 +269,7 @@ func (st *stage) fullDisk(ctx context.Context) scene {
 	if err := os.Remove(filler); err != nil {
 		return wrong(asked, err)
 	}
-	token, err := small.child(ctx, "token", target).Output()
+	token, err := small.output(ctx, "token", target)
 	if err != nil {
 		return wrong(asked, err)
 	}
