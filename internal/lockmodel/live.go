@@ -79,8 +79,8 @@ func (g *graph) walkBack(in []uint32) []uint32 {
 func (m *model) tellCycle(v *visited, cycle []uint32) []event {
 	events := v.path(int(cycle[0]))
 	for i := 1; i < len(cycle); i++ {
-		for _, e := range m.next(&v.states[cycle[i-1]], nil) {
-			if e.next == v.states[cycle[i]] {
+		for _, e := range m.next(v.at(int(cycle[i-1])), nil) {
+			if e.next == *v.at(int(cycle[i])) {
 				events = append(events, e.event)
 				break
 			}

@@ -35,7 +35,8 @@ func (r *Result) Explain(k Kind) string {
 // that discovered each.
 type visited struct {
 	seed   maphash.Seed
-	states []state
+	states [][]state // in chunks: to grow copies nothing
+	count  int
 	parent []uint32
 	by     []event
 	slots  []uint32 // index + 1
@@ -45,10 +46,14 @@ func newVisited() *visited {
 	return &visited{seed: maphash.MakeSeed(), slots: make([]uint32, 1<<12)}
 }
 
+const chunk = 1 << 14
+
+func (v *visited) at(i int) *state { return &v.states[i/chunk][i%chunk] }
+
 func (v *visited) find(s *state) (slot uint64, at int) {
 	last := uint64(len(v.slots) - 1)
 	for slot = maphash.Comparable(v.seed, *s) & last; v.slots[slot] != 0; slot = (slot + 1) & last {
-		if at := v.slots[slot] - 1; v.states[at] == *s {
+		if at := v.slots[slot] - 1; *v.at(int(at)) == *s {
 			return slot, int(at)
 		}
 	}
@@ -60,18 +65,22 @@ func (v *visited) add(s *state, parent int, by event) int {
 	if at >= 0 {
 		return at
 	}
-	v.states = append(v.states, *s)
+	if v.count%chunk == 0 {
+		v.states = append(v.states, make([]state, chunk))
+	}
+	*v.at(v.count) = *s
+	v.count++
 	v.parent = append(v.parent, uint32(parent))
 	v.by = append(v.by, by)
-	v.slots[slot] = uint32(len(v.states))
-	if 2*len(v.states) > len(v.slots) {
+	v.slots[slot] = uint32(v.count)
+	if 2*v.count > len(v.slots) {
 		v.slots = make([]uint32, 2*len(v.slots))
-		for i := range v.states {
-			slot, _ := v.find(&v.states[i])
+		for i := range v.count {
+			slot, _ := v.find(v.at(i))
 			v.slots[slot] = uint32(i + 1)
 		}
 	}
-	return len(v.states) - 1
+	return v.count - 1
 }
 
 // path returns the events that lead to state at.
@@ -95,8 +104,8 @@ func Search(c Config) *Result {
 	v.add(&first, 0, event{})
 	var buf []edge
 	g := graph{}
-	for at := 0; at < len(v.states); at++ {
-		from := v.states[at]
+	for at := 0; at < v.count; at++ {
+		from := *v.at(at)
 		buf = m.next(&from, buf[:0])
 		r.Edges += len(buf)
 		moves := false
@@ -120,12 +129,12 @@ func Search(c Config) *Result {
 		if !moves {
 			m.count(r, &from)
 		}
-		if c.StopAt != 0 && r.Found&c.StopAt == c.StopAt || c.Limit > 0 && len(v.states) > c.Limit {
-			r.States = len(v.states)
+		if c.StopAt != 0 && r.Found&c.StopAt == c.StopAt || c.Limit > 0 && v.count > c.Limit {
+			r.States = v.count
 			return r
 		}
 	}
-	r.States, r.Complete = len(v.states), true
+	r.States, r.Complete = v.count, true
 	if c.Live {
 		if cycle := g.cycle(); cycle != nil {
 			m.report(r, 1<<Endless, m.tellCycle(v, cycle))
