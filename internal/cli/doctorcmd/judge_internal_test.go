@@ -100,7 +100,7 @@ func TestEachFaultIsFoundAndNamesTheNextStep(t *testing.T) {
 		{"a parent of others", func(s *scene) { s.around.ancestors = []ancestor{{"/", 0, 0, 0o755}, {"/x", 7, 7, 0o755}} }, "warning state.ancestors /x, above the store, belongs to user 7", "rename what is in it"},
 		{"a loose file", func(s *scene) { s.report.Loose = []string{"/s/audit.log"} }, "warning state.mode others may read or write /s/audit.log", "chmod 600 /s/audit.log"},
 		{"an old temporary file", func(s *scene) {
-			s.report.Temps = []credstore.Temp{{Path: "/s/.a.tmp", Since: noon.Add(-3 * time.Minute)}, {Path: "/s/.b.tmp", Since: noon.Add(-time.Hour)}, {Path: "/s/.c.tmp", Since: noon}}
+			s.report.Temps = []credstore.Temp{{Path: "/s/.a.tmp", Since: noon.Add(-3 * time.Minute)}, {Path: "/s/.b.tmp", Since: noon.Add(-time.Hour)}, {Path: "/s/.c.tmp", Since: noon.Add(-2 * time.Minute)}}
 		}, "note state.temporary crashed writers left 2 temporary files, the oldest of 2026-11-30T11:00:00Z (1h0m0s ago)", "removes them"},
 		{"a temporary file of nobody", func(s *scene) {
 			s.report.Temps = []credstore.Temp{{Path: "/s/.a.tmp", Target: "gone", Since: noon.Add(-time.Hour)}}
@@ -315,5 +315,37 @@ func TestTheSumSaysWhetherAnythingIsWrong(t *testing.T) {
 		if got := s.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// Programs read the ids; those that are not written down are no promise.
+func TestEveryIDIsDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../../docs/file-formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("judge*.go")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	seen := map[string]bool{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range strings.Split(string(b), `"`) {
+			place, what, ok := strings.Cut(part, ".")
+			if !ok || strings.ContainsAny(part, " /\n()") || what == "" || !slices.Contains([]string{"state", "store", "config", "environment", "target"}, place) {
+				continue
+			}
+			seen[part] = true
+			if !strings.Contains(string(doc), "`"+part+"`") {
+				t.Errorf("%s of %s is not in docs/file-formats.md", part, file)
+			}
+		}
+	}
+	if len(seen) < 30 {
+		t.Errorf("found only %d ids: are they read rightly?", len(seen))
 	}
 }
