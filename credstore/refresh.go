@@ -43,48 +43,61 @@ func (h *hold) warn(format string, args ...any) {
 	h.warnings = append(h.warnings, fmt.Sprintf(format, args...))
 }
 
-// run returns a token, or asks the caller to look again, or fails.
-func (h *hold) run() (t Token, again bool, err error) {
-	defer func() {
-		for _, w := range h.warnings {
-			h.store.warn("%s", w)
-		}
-	}()
+// start takes the target lock, in the caller's own goroutine: most who come
+// here wait for somebody else's result, and should do no more than that. It
+// returns nil if the lock is had; else the flight is over with [hold.end].
+func (h *hold) start() (err error) {
 	if h.settings, err = h.src.settings(h.seen); err != nil {
-		return h.unless(h.changedSince(h.seen), err)
+		if h.changedSince(h.seen) {
+			return lockfile.ErrStopped // it stands on ground that has moved
+		}
+		return err
 	}
 	if h.files, err = h.store.openFiles(h.settings.StaleAfter); err != nil {
-		return Token{}, false, err
+		return err
 	}
-	defer h.files.close()
 	if err = h.files.openLocks(); err != nil {
-		return Token{}, false, h.store.changeError(err)
+		return err
 	}
-	const tries = 2
-	for try := 1; ; try++ {
-		t, again, err = h.once()
-		if !errors.Is(err, lockfile.ErrLost) || try == tries {
-			break
+	return h.lockTarget()
+}
+
+func (h *hold) lockTarget() (err error) {
+	defer h.store.stage("waiting for another process that refreshes %s", h.src.cfg.Target)()
+	h.targetLock, err = h.files.lockTarget(h.ctx, h.src.cfg.Target, h.enough)
+	return err
+}
+
+// finish goes on under the lock that start took.
+func (h *hold) finish() {
+	t, again, err := h.once()
+	if errors.Is(err, lockfile.ErrLost) { // a source program took it: once more
+		if err = h.lockTarget(); err == nil {
+			t, again, err = h.once()
 		}
+	}
+	h.end(t, again, err)
+}
+
+// end is the result: a token, or to look again, or an error.
+func (h *hold) end(t Token, again bool, err error) {
+	if h.files != nil {
+		h.files.close()
 	}
 	switch {
 	case errors.Is(err, lockfile.ErrStopped):
-		return Token{}, true, nil
+		t, again, err = Token{}, true, nil
 	case errors.Is(err, lockfile.ErrLost):
 		err = failing(ErrLocked, []error{err}, "the lock of %s was broken by another program before the refresh began, so nothing was sent: try again", h.src.cfg.Target)
 	}
-	return t, again, h.store.changeError(err)
+	h.flight.token, h.flight.again, h.flight.err = t, again, h.store.changeError(err)
+	for _, w := range h.warnings {
+		h.store.warn("%s", w)
+	}
 }
 
-// once is one hold of the locks.
+// once is one hold of the locks, of which the first is there.
 func (h *hold) once() (t Token, again bool, err error) {
-	target := h.src.cfg.Target
-	unstage := h.store.stage("waiting for another process that refreshes %s", target)
-	h.targetLock, err = h.files.lockTarget(h.ctx, target, h.enough)
-	unstage()
-	if err != nil {
-		return Token{}, false, err
-	}
 	defer h.release(&h.targetLock)
 	if err := h.files.openAll(); err != nil {
 		return Token{}, false, err
@@ -404,11 +417,9 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, f *Failure) (Token, 
 	notBefore := backoff(now, failures+1, f.RetryAfter, mathrand.N[time.Duration])
 	switch {
 	case o.Unknown:
-		_ = h.targetLock.SetMark(v.markAs(lockfile.MarkUnknown))
+		h.mark(v.markAs(lockfile.MarkUnknown))
 	case f.Class == ClassRefused:
-		// At once, in case that the session file cannot be written: nobody
-		// needs to hear it twice.
-		_ = h.targetLock.SetMark(v.markAs(lockfile.MarkRefused))
+		h.mark(v.markAs(lockfile.MarkRefused))
 	case !h.unanswered && (f.Unprocessed || f.Class == ClassClientDead || f.Class == ClassRequest):
 		_ = h.targetLock.SetMark(lockfile.Mark{}) // words messages only
 	}
@@ -433,6 +444,9 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, f *Failure) (Token, 
 				return nil
 			}
 			next := old.settled(r).clone()
+			if next.RefreshToken != sent.Fingerprint() {
+				next.LoginRequired = "" // it spoke of another token
+			}
 			next.RefreshToken, next.LastOutcome = sent.Fingerprint(), o
 			next.NotBefore, next.Failures = notBefore, failures+1
 			if f.Class == ClassRefused {
@@ -453,6 +467,14 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, f *Failure) (Token, 
 	}
 	t, err := h.src.standIn(v, decision{fallback: d.fallback, err: outcomeError(v.target, o, notBefore)}, h.warn)
 	return t, false, err
+}
+
+// mark says at once that the token is dead, in case that the session file
+// cannot be written: nobody needs to hear it twice.
+func (h *hold) mark(m lockfile.Mark) {
+	if err := h.targetLock.SetMark(m); err != nil {
+		h.warn("that the refresh token of %s was refused could not be noted: %v", h.src.cfg.Target, err)
+	}
 }
 
 func (s *session) noteForced(forced bool, now time.Time, window time.Duration) {

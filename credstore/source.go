@@ -382,17 +382,13 @@ func withoutRootSlash(issuer string) string {
 // refresh makes or joins this process's one exchange of the target. again
 // asks the caller to look at the store anew.
 func (src *Source) refresh(ctx context.Context, first, v view, d decision, req Request) (t Token, again bool, err error) {
-	f, mine := src.store.fly(src.cfg.Target, func(f *flight) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(src.store.closing, cancel)()
-		h := &hold{src: src, store: src.store, flight: f, ctx: ctx, first: first, seen: v, req: req, fallback: d.fallback}
-		f.token, f.again, f.err = h.run()
-	}, func(f *flight) { src.revoke(f.orphan) })
+	f, mine := src.store.fly(src.cfg.Target)
 	switch {
 	case f == nil:
 		return Token{}, false, failing(ErrTemporary, nil, "the store is closed")
-	case !mine && d.fallback:
+	case mine:
+		src.lead(ctx, f, first, v, d, req)
+	case d.fallback:
 		return Token{}, true, nil
 	}
 	select {
@@ -423,6 +419,31 @@ func (src *Source) refresh(ctx context.Context, first, v view, d decision, req R
 	return f.token, false, f.err
 }
 
+// lead makes the attempt that f stands for. What follows the lock outlives
+// the caller's wait.
+func (src *Source) lead(ctx context.Context, f *flight, first, v view, d decision, req Request) {
+	ctx, cancel := context.WithCancel(ctx)
+	unhook := context.AfterFunc(src.store.closing, cancel)
+	land := func() {
+		unhook()
+		cancel()
+		src.store.land(src.cfg.Target, f)
+	}
+	h := &hold{src: src, store: src.store, flight: f, ctx: ctx, first: first, seen: v, req: req, fallback: d.fallback}
+	if err := h.start(); err != nil {
+		h.end(Token{}, false, err)
+		land()
+		src.store.forget()
+		return
+	}
+	go func() {
+		defer src.store.forget()
+		h.finish()
+		land()
+		src.revoke(f.orphan)
+	}()
+}
+
 // flight is one attempt of this process; callers in the same process share
 // it instead of queueing for the lock.
 type flight struct {
@@ -434,7 +455,9 @@ type flight struct {
 	orphan   Ended // what nobody will use
 }
 
-func (s *Store) fly(target string, run, after func(*flight)) (f *flight, mine bool) {
+// fly returns the target's flight, a new one if there is none, or nil if the
+// store is closed.
+func (s *Store) fly(target string) (f *flight, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f := s.flights[target]; f != nil {
@@ -447,22 +470,24 @@ func (s *Store) fly(target string, run, after func(*flight)) (f *flight, mine bo
 	s.flights[target] = f
 	s.flying++
 	s.running.Add(1)
-	go func() {
-		defer func() {
-			s.mu.Lock()
-			s.flying--
-			s.mu.Unlock()
-			s.running.Done()
-		}()
-		run(f)
-		s.mu.Lock()
-		delete(s.flights, target)
-		s.mu.Unlock()
-		close(f.done)
-		if f.spending {
-			s.endSpending()
-		}
-		after(f)
-	}()
 	return f, true
+}
+
+// land gives the flight's result out.
+func (s *Store) land(target string, f *flight) {
+	s.mu.Lock()
+	delete(s.flights, target)
+	s.mu.Unlock()
+	close(f.done)
+	if f.spending {
+		s.endSpending()
+	}
+}
+
+// forget ends what [Store.Close] waits for.
+func (s *Store) forget() {
+	s.mu.Lock()
+	s.flying--
+	s.mu.Unlock()
+	s.running.Done()
 }

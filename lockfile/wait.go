@@ -31,6 +31,7 @@ type wait struct {
 
 	watch *durable.Watch // nil: only polls
 	tried bool           // to have one
+	asked bool           // Until, since the watch began
 }
 
 func (w *wait) end() { w.watch.Close() }
@@ -170,7 +171,8 @@ func (w *wait) behindFile(ctx context.Context) error {
 }
 
 func (w *wait) poll(ctx context.Context) error {
-	if w.req.Until != nil && w.req.Until() {
+	// A watcher has asked when it woke up.
+	if !w.asked && w.req.Until != nil && w.req.Until() {
 		return ErrStopped
 	}
 	if w.req.Watch != nil && !w.tried {
@@ -188,12 +190,16 @@ func (w *wait) poll(ctx context.Context) error {
 		w.watch = nil
 	}
 	if w.watch != nil {
+		w.asked = true
 		if err := w.watch.Wait(ctx, w.pause()); err != nil {
 			w.watch.Close()
-			w.watch = nil
+			w.watch, w.asked = nil, false
 		}
 		if ctx.Err() != nil {
 			return ended(ctx)
+		}
+		if w.req.Until != nil && w.req.Until() {
+			return ErrStopped // most often that is what woke us
 		}
 		return nil
 	}
