@@ -199,7 +199,7 @@ func (s *Store) change(ctx context.Context, target string, patient bool, f func(
 		return s.changeError(err)
 	}
 	defer release(lock, s.warn)
-	files.removeOldTemps(target)
+	files.removeOldTemps()
 	return s.changeError(f(files, lock))
 }
 

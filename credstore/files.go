@@ -155,16 +155,16 @@ func release(lock *lockfile.Lock, warn func(format string, args ...any)) {
 }
 
 // removeOldTemps sweeps what crashed writers left; the store lock is held.
-func (f *files) removeOldTemps(target string) {
+func (f *files) removeOldTemps() {
 	now, age := time.Now(), 2*f.staleAfter
-	// What is not old yet will not be for a while.
-	if last, ok := f.store.swept.Swap(target, now); ok && now.Sub(last.(time.Time)) < age/2 { //nolint:forcetypeassert // only times are stored
-		f.store.swept.Store(target, last)
-		return
+	last := f.store.swept.Load()
+	if last != nil && now.Sub(*last) < age/2 {
+		return // what is not old yet will not be for a while
 	}
+	f.store.swept.Store(&now)
 	// Best effort: what stays is found by the next one.
 	_ = f.dir.RemoveOldTemps(f.at.base, now, age)
-	_ = f.sessions.RemoveOldTemps(target+".json", now, age)
+	_ = f.sessions.RemoveOldTemps("", now, age)
 }
 
 // replaceStore re-reads the store, lets change build the next version and

@@ -307,7 +307,7 @@ func (h *hold) proveCommit(v view) error {
 	unstage := h.store.stage("waiting for the store lock")
 	defer unstage()
 	return h.withStoreLock(h.ctx, h.patience(), func(lock *lockfile.Lock) error {
-		h.files.removeOldTemps(target)
+		h.files.removeOldTemps()
 		_ = h.files.state.Rotate(auditName, auditLimit) // the next one tries again
 		if v.session != nil && v.session.Pin != nil {
 			return nil

@@ -64,9 +64,9 @@ type Store struct {
 	path string // of the store file, as configured
 
 	cache    atomic.Pointer[snapshot]
-	sessions sync.Map // target -> *cachedSession
-	warned   sync.Map // what was warned of -> struct{}
-	swept    sync.Map // target -> when old temporary files were last looked for
+	sessions sync.Map                  // target -> *cachedSession
+	warned   sync.Map                  // what was warned of -> struct{}
+	swept    atomic.Pointer[time.Time] // when old temporary files were last looked for
 
 	mu       sync.Mutex
 	flights  map[string]*flight

@@ -373,8 +373,8 @@ func (d *Dir) Names() ([]string, error) {
 	return names, err
 }
 
-// RemoveOldTemps removes the temporary files of final that are older than
-// age at now: a crashed writer left them, and they may hold a secret. What
+// RemoveOldTemps removes the temporary files of final, or of every file if
+// final is empty, that are older than age at now: a crashed writer left them, and they may hold a secret. What
 // only looks like one (another owner, no regular file, no nonce of ours in
 // the name) stays. The caller must hold the lock that every writer of final
 // holds.

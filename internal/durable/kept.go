@@ -118,15 +118,6 @@ func (k *Kept) TryLock() (bool, error) {
 // Current reports whether the name still leads to this very file.
 func (k *Kept) Current() bool { return k.dir.leadsTo(k.fd, k.name) }
 
-// Inode returns the inode number, the name of the lock in /proc/locks.
-func (k *Kept) Inode() (uint64, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(k.fd, &st); err != nil {
-		return 0, pathError("examining", k.dir.Join(k.name), err)
-	}
-	return st.Ino, nil
-}
-
 // Read returns up to limit bytes from the start of the file.
 func (k *Kept) Read(limit int) ([]byte, error) {
 	b := make([]byte, limit)

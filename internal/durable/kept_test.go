@@ -134,13 +134,8 @@ func TestAKeptFileKnowsWhetherItsNameStillLeadsToIt(t *testing.T) {
 		t.Error("current after another took its name")
 	}
 	second := openKept(t, dir)
-	a, err := k.Inode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := second.Inode()
-	if err != nil || a == b || !second.Current() {
-		t.Errorf("inodes %d and %d, %v", a, b, err)
+	if !second.Current() {
+		t.Error("not current under its own name")
 	}
 	if err := os.Rename(dir.Join("kept"), dir.Join("real")); err != nil {
 		t.Fatal(err)

@@ -19,10 +19,13 @@ type Temp struct {
 
 // isTemp reports whether name is one that [Dir.Prepare] gives to a temporary
 // file of final: ".<final>.<nonce>.tmp". The nonce has no dot, so that the
-// files of "a" and of "a.b" are told apart.
+// files of "a" and of "a.b" are told apart. With no final any will do.
 func isTemp(name, final string) bool {
-	nonce, ok := strings.CutPrefix(name, "."+final+".")
-	nonce, tmp := strings.CutSuffix(nonce, ".tmp")
+	nonce, tmp := strings.CutSuffix(name, ".tmp")
+	if dot := strings.LastIndexByte(nonce, '.'); final == "" && dot > 1 {
+		final = nonce[1:dot]
+	}
+	nonce, ok := strings.CutPrefix(nonce, "."+final+".")
 	return ok && tmp && len(nonce) == len(rand.Text()) && strings.Trim(nonce, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
