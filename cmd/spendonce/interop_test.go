@@ -42,6 +42,9 @@ const storeLock = "remote-credentials.json.lock"
 
 func (h *home) state(name string) string { return filepath.Join(h.dir, "state", name) }
 
+// raceEndsAtOnce keeps a race-built process from waiting a second at its end.
+const raceEndsAtOnce = "GORACE=atexit_sleep_ms=0"
+
 // sourceArgs is the command line of the other program.
 func (h *home) sourceArgs(args ...string) []string {
 	h.t.Helper()
@@ -55,6 +58,7 @@ func (h *home) source(args ...string) *process {
 	h.t.Helper()
 	line := h.sourceArgs(args...)
 	p := &process{Cmd: exec.Command(line[0], line[1:]...), h: h}
+	p.Env = append(os.Environ(), raceEndsAtOnce)
 	p.Stdout, p.Stderr = &p.out, &p.err
 	return p
 }
@@ -245,6 +249,7 @@ func (h *home) waiting(n int, line ...string) (all []*process, goOn func()) {
 	must(h.t, err)
 	for range n {
 		p := h.command()
+		p.Env = append(p.Env, raceEndsAtOnce)
 		p.Path = "/bin/sh"
 		p.Args = append([]string{"sh", "-c", `read -r _; exec "$0" "$@" </dev/null`}, line...)
 		p.Stdin = r
@@ -267,7 +272,7 @@ func TestALockThatTheOtherProgramAbandonedIsBrokenByAge(t *testing.T) {
 
 	await := h.watchLooks(storeLock)
 	writer := h.start("login", "other", "--token-file", filepath.Join(h.dir, "rejected"))
-	await(50)
+	await(10)
 	if h.content(storeLock) != left {
 		t.Fatal("a young lock file was replaced")
 	}
@@ -336,7 +341,7 @@ func TestACrashInTheRequestCostsWhatTheRulesSay(t *testing.T) {
 					case follow == "ours":
 						await, left := h.watchLooks(storeLock), h.content(storeLock)
 						second := start(follow)
-						await(50)
+						await(10)
 						if h.content(storeLock) != left || h.server.Counters().TokenPosts != 1 {
 							t.Error("a young lock file of the other program was broken")
 						}
@@ -405,7 +410,7 @@ func TestAHolderWhoseLockWasTakenOverCommitsOnlyOverTheTokenItSent(t *testing.T)
 			successor, goOn := h.startGated(c.successor...)
 			theirs, await := h.content(storeLock), h.watchLooks(storeLock)
 			must(t, h.server.Release(spendoncetest.After))
-			await(20) // the holder has its answer and finds its lock taken
+			await(10) // the holder has its answer and finds its lock taken
 			if h.content(storeLock) != theirs || h.stored("refreshToken") != h.session.RefreshToken.Reveal() {
 				t.Error("the holder did not wait for its successor")
 			}
@@ -481,7 +486,7 @@ func TestAHolderThatIsRefusedTakesItsSuccessorsToken(t *testing.T) {
 	successor, goOn := h.startGated("token", "work")
 	await := h.watchLooks(storeLock)
 	must(t, h.server.Release(spendoncetest.Before))
-	await(20) // the holder has its refusal and waits to record it
+	await(10) // the holder has its refusal and waits to record it
 	must(t, goOn.Close())
 	token := successor.endWith(0)
 	if holder.endWith(0) != token || !h.server.Live(token) || h.stored("accessJwt") != token {
@@ -538,7 +543,7 @@ func TestAWriteBesideARefreshLosesNothing(t *testing.T) {
 			h.held(spendoncetest.After, 1)
 			write := c.write(h)
 			if strings.HasSuffix(c.name, "theirs") {
-				h.watchLooks(storeLock)(20)
+				h.watchLooks(storeLock)(10)
 			}
 			must(t, h.server.Release(spendoncetest.After))
 			token := refresh.endWith(0)
