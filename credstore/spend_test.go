@@ -757,8 +757,8 @@ func TestOldTemporaryFilesAreSwept(t *testing.T) {
 	dir := stateDir(t)
 	putStore(t, dir, map[string]record{box: oidc("R0", "A0", in(-time.Hour))})
 	const nonce = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	old := []string{".remote-credentials.json." + nonce + ".tmp", "sessions/.box.json." + nonce + ".tmp"}
-	kept := []string{".remote-credentials.json.mine.tmp", ".other.json." + nonce + ".tmp", "sessions/.other.json." + nonce + ".tmp"}
+	old := []string{".remote-credentials.json." + nonce + ".tmp", "sessions/.box.json." + nonce + ".tmp", "sessions/.signed-out.json." + nonce + ".tmp"}
+	kept := []string{".remote-credentials.json.mine.tmp", ".other.json." + nonce + ".tmp", "sessions/.other.json.mine.tmp"}
 	for _, name := range slices.Concat(old, kept) {
 		putBytes(t, filepath.Join(dir, name), []byte("RT"))
 		if err := os.Chtimes(filepath.Join(dir, name), time.Time{}, in(-3*time.Minute)); err != nil {

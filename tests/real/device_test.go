@@ -82,39 +82,3 @@ func TestDeviceServerTellsWhenThePersonSaysNo(t *testing.T) {
 		t.Errorf("status %d, error %q, %v; want access_denied", answer.Status, answer.Error, err)
 	}
 }
-
-func TestDeviceLoginGivesALiveTokenThatManyCanRefresh(t *testing.T) {
-	ctx := testContext(t)
-	s := startDeviceServer(t)
-	u := newUser(t, s)
-	u.needs(ctx, "--device", "login")
-	r, _ := u.login(ctx, byDevice, s.Account())
-	if r.code != exitOK {
-		t.Fatal(r)
-	}
-	if token := u.mustRun(ctx, "token", u.target); !s.Live(ctx, token.token()) {
-		t.Errorf("the server does not know the token: %v", token)
-	}
-	u.expire()
-	before := s.Tap().TokenPosts()
-	oneToken(t, s, u.storm(ctx, 8, "token", u.target))
-	if posts := s.Tap().TokenPosts() - before; posts != 1 {
-		t.Errorf("%d token requests, want 1: %v", posts, s.Tap().Log())
-	}
-}
-
-func TestDeniedDeviceLoginStoresNothing(t *testing.T) {
-	ctx := testContext(t)
-	s := startDeviceServer(t)
-	u := newUser(t, s)
-	u.needs(ctx, "--device", "login")
-	who := s.Account()
-	who.Deny = true
-	r, _ := u.login(ctx, byDevice, who)
-	if r.code == exitOK || !strings.Contains(strings.ToLower(r.stderr), "denied") {
-		t.Errorf("a denied login does not say so: %v", r)
-	}
-	if len(u.store()) != 0 {
-		t.Errorf("%d records stored", len(u.store()))
-	}
-}

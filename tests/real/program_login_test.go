@@ -139,7 +139,6 @@ func TestLogoutEndsTheSessionAtTheServer(t *testing.T) {
 	underEach(t, func(t *testing.T, _ judge, s server) {
 		ctx := testContext(t)
 		u := newUser(t, s)
-		u.needs(ctx, "revoke", "logout")
 		u.mustLogin(ctx)
 		access, refresh := u.accessToken(), u.refreshToken()
 		u.mustRun(ctx, "logout", u.target)

@@ -303,7 +303,6 @@ func TestLogoutDuringARefreshEndsTheSessionAtTheServer(t *testing.T) {
 	underEach(t, func(t *testing.T, _ judge, s server) {
 		ctx := testContext(t)
 		u := newUser(t, s)
-		u.needs(ctx, "revoke", "logout")
 		logoutDuringRefresh(ctx, t, u)
 		for secret, kind := range s.Tap().Secrets() {
 			if kind == "refresh_token" && s.RefreshLive(ctx, secret) {

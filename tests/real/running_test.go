@@ -111,16 +111,6 @@ func (m *machine) mustRun(ctx context.Context, args ...string) result {
 	return r
 }
 
-// needs skips a test of something that the program does not claim to do: its
-// help for the command does not have the word.
-func (m *machine) needs(ctx context.Context, word string, command ...string) {
-	m.t.Helper()
-	help := m.mustRun(ctx, append(command, "--help")...)
-	if !strings.Contains(strings.ToLower(help.stdout), word) {
-		m.t.Skipf("the help of %q does not speak of %q", strings.Join(command, " "), word)
-	}
-}
-
 // listed is one target as "list --json" shows it.
 type listed struct {
 	Target  string `json:"target"`

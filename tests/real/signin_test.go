@@ -19,7 +19,6 @@ type loginWay int
 const (
 	byBrowser loginWay = iota // the program starts $BROWSER with the address
 	byPrinted                 // the program prints it
-	byDevice                  // the program prints a code to type in elsewhere
 )
 
 func (u *user) loginArgs(way loginWay) []string {
@@ -31,11 +30,8 @@ func (u *user) loginArgs(way loginWay) []string {
 	for _, scope := range u.server.Scopes() {
 		args = append(args, "--scope", scope)
 	}
-	switch way {
-	case byPrinted:
+	if way == byPrinted {
 		args = append(args, "--no-browser")
-	case byDevice:
-		args = append(args, "--device")
 	}
 	return args
 }
@@ -57,12 +53,6 @@ func (u *user) login(ctx context.Context, way loginWay, who person.Person) (resu
 		r.cmd.Env = append(r.cmd.Env, "BROWSER="+browser)
 	case byPrinted:
 		found = r.awaitPrinted(regexp.QuoteMeta(u.server.AuthorizationEndpoint()) + `\?\S+`)
-	case byDevice:
-		// The code stands alone or at the end of the address of the page.
-		found = r.awaitPrinted(`[B-Z]{4}-[B-Z]{4}`)
-		walk = func(ctx context.Context, code string) (person.Page, error) {
-			return who.Visit(ctx, u.server.Issuer()+"/device?user_code="+code)
-		}
 	}
 
 	if err := r.cmd.Start(); err != nil {
