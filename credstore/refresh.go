@@ -33,6 +33,8 @@ type hold struct {
 	sessionTemp *durable.Temp
 	unanswered  bool // a send of this token may have been processed without our learning it
 	stepped     time.Time
+	found       bool // a token, while waiting
+	token       Token
 	warnings    []string
 	sends       []audited
 }
@@ -86,7 +88,7 @@ func (h *hold) end(t Token, again bool, err error) {
 	}
 	switch {
 	case errors.Is(err, lockfile.ErrStopped):
-		t, again, err = Token{}, true, nil
+		t, again, err = h.token, !h.found, nil
 	case errors.Is(err, lockfile.ErrLost):
 		err = failing(ErrLocked, []error{err}, "the lock of %s was broken by another program before the refresh began, so nothing was sent: try again", h.src.cfg.Target)
 	}
@@ -162,7 +164,11 @@ func (h *hold) enough() bool {
 	// all that is needed.
 	look := lookAt{bytes: !h.req.Rejected.Empty()}
 	v, err := h.src.view(look)
-	if err != nil || h.store.decide(v, h.req).action == serve {
+	if err != nil {
+		return true
+	}
+	if h.store.decide(v, h.req).action == serve {
+		h.found, h.token = true, v.token()
 		return true
 	}
 	look.session = true

@@ -106,6 +106,23 @@ var sessionOptions = json.JoinOptions(
 )
 
 func parseSession(b []byte, target string) (*session, error) {
+	s, ok := quickSession(b)
+	if !ok {
+		var err error
+		if s, err = carefulSession(b); err != nil {
+			return nil, err
+		}
+	}
+	if s.Version != sessionVersion {
+		return nil, &damage{0, "a version this program does not know"}
+	}
+	if s.Target != "" && s.Target != target {
+		return nil, &damage{0, "the file of another target"}
+	}
+	return s, nil
+}
+
+func carefulSession(b []byte) (*session, error) {
 	if _, err := parseDocument(b); err != nil {
 		return nil, err
 	}
@@ -116,12 +133,6 @@ func parseSession(b []byte, target string) (*session, error) {
 			return nil, &damage{semantic.ByteOffset, "a member of the wrong type"}
 		}
 		return nil, &damage{0, "not a session file"}
-	}
-	if s.Version != sessionVersion {
-		return nil, &damage{0, "a version this program does not know"}
-	}
-	if s.Target != "" && s.Target != target {
-		return nil, &damage{0, "the file of another target"}
 	}
 	return s, nil
 }

@@ -104,30 +104,27 @@ func (src *Source) Get(ctx context.Context, req Request) (Token, error) {
 			}
 		}
 	}
-	var first *view // what this call saw first: later outcomes are measured against it
+	var first view // what this call saw first: later outcomes are measured against it
 	rejected := !req.Rejected.Empty()
 	look := lookAt{bytes: rejected, session: rejected || req.MinValid > skew}
-	for range 100 {
+	for round := range 100 {
 		v, err := src.view(look)
 		if err != nil {
 			return Token{}, err
-		}
-		if first == nil {
-			first = &v
 		}
 		d := src.store.decide(v, req)
 		if d.action == serve {
 			return v.token(), nil
 		}
-		if first != &v {
-			if t, ok, err := src.taken(*first, v, req); ok {
-				return t, err
-			}
+		if round == 0 {
+			first = v
+		} else if t, ok, err := src.taken(first, v, req); ok {
+			return t, err
 		}
 		if d.action == refuse {
 			return src.standIn(v, d, src.store.warn)
 		}
-		t, again, err := src.refresh(ctx, *first, v, d, req)
+		t, again, err := src.refresh(ctx, first, v, d, req)
 		switch {
 		case !again:
 			return t, err

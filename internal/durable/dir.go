@@ -165,10 +165,10 @@ func readAll(fd int, size, limit int64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n == 0 {
-			return b, nil
-		}
 		b = b[:len(b)+n]
+		if n == 0 || int64(len(b)) == size {
+			return b, nil // files are replaced, not written to: there is no more
+		}
 		if int64(len(b)) > limit {
 			return nil, ErrTooLarge
 		}
