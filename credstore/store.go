@@ -63,6 +63,8 @@ type Store struct {
 	cfg  Config
 	path string // of the store file, as configured
 
+	probe func() *durable.Probe // of the path
+
 	cache    atomic.Pointer[snapshot]
 	sessions sync.Map                  // target -> *cachedSession
 	warned   sync.Map                  // what was warned of -> struct{}
@@ -108,6 +110,7 @@ func Open(cfg Config) (*Store, error) {
 		cfg.ForcedWindow = time.Minute
 	}
 	s := &Store{cfg: cfg, path: filepath.Join(dir, storeName), flights: map[string]*flight{}}
+	s.probe = sync.OnceValue(func() *durable.Probe { return durable.NewProbe(s.path) })
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -278,7 +281,7 @@ const granularity = 20 * time.Millisecond
 // that was read before.
 func (s *Store) read() (*snapshot, error) {
 	if v := s.cache.Load(); v != nil {
-		if id, err := durable.StatPath(s.path); err == nil && id == v.id {
+		if id, err := s.probe().ID(); err == nil && id == v.id {
 			return v, nil
 		}
 	}
@@ -360,11 +363,11 @@ func (s *Store) sessionPath(target string) string {
 // cached, a reading of the same file is not repeated.
 func (s *Store) readSession(target string, cached bool) (*session, error) {
 	path := s.sessionPath(target)
+	id, err := durable.StatPath(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // no session file is a state of its own
+	}
 	if cached {
-		id, err := durable.StatPath(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil //nolint:nilnil // no session file is a state of its own
-		}
 		if got, ok := s.sessions.Load(target); ok && err == nil {
 			if c, ok := got.(*cachedSession); ok && c.id == id {
 				return c.session, nil

@@ -87,6 +87,27 @@ func StatPath(path string) (ID, error) {
 	return idOf(&st), nil
 }
 
+// Probe asks for one path's [ID] again and again, as [StatPath] does.
+type Probe struct {
+	path string
+	raw  []byte // the path and a NUL, for a file system that answers at once
+}
+
+// NewProbe returns a probe of path.
+func NewProbe(path string) *Probe { return &Probe{path, rawPath(path)} }
+
+// ID returns the ID of the file that the path leads to, following links.
+func (p *Probe) ID() (ID, error) {
+	if p.raw == nil {
+		return StatPath(p.path)
+	}
+	var st unix.Stat_t
+	if err := ignoringEINTR(func() error { return rawStat(p.raw, &st) }); err != nil {
+		return ID{}, &fs.PathError{Op: "stat", Path: p.path, Err: err}
+	}
+	return idOf(&st), nil
+}
+
 // ignoringEINTR repeats f while a signal interrupts it.
 func ignoringEINTR(f func() error) error {
 	for {
