@@ -70,6 +70,9 @@ func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens 
 		if err == nil && there {
 			err = h.files.dir.Sync()
 		}
+		if err == nil {
+			h.ring()
+		}
 		if err == nil && newer {
 			// Without its session file it is not known whose the newer state
 			// is, and nothing is revoked.

@@ -69,38 +69,6 @@ func (f *files) close() {
 	}
 }
 
-// watch tells a waiter that the store or a session file was replaced, or a
-// lock removed.
-func (f *files) watch() (*durable.Watch, error) {
-	w, err := f.store.cfg.Disk.NewWatch()
-	if err != nil {
-		return nil, err
-	}
-	for path, events := range map[string]uint32{
-		f.at.path: durable.Replaced, f.locks.Path(): durable.Removed,
-		filepath.Join(f.store.cfg.Dir, sessionsDir): durable.Replaced,
-	} {
-		if err := w.Add(path, events); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			w.Close()
-			return nil, err
-		}
-	}
-	return w, nil
-}
-
-// watchStore also tells that the store lock was removed.
-func (f *files) watchStore() (*durable.Watch, error) {
-	w, err := f.watch()
-	if err != nil {
-		return nil, err
-	}
-	if err := w.Add(f.at.path, durable.Replaced|durable.Removed); err != nil {
-		w.Close()
-		return nil, err
-	}
-	return w, nil
-}
-
 // changeError gives an error on the way to a change its kind.
 func (s *Store) changeError(err error) error {
 	var held *lockfile.HeldError
@@ -143,7 +111,7 @@ func (f *files) lockStore(ctx context.Context, nested bool, req lockfile.Request
 }
 
 func (f *files) lockTarget(ctx context.Context, target string, until func() bool) (*lockfile.Lock, error) {
-	return lockfile.Acquire(ctx, f.lockConfig(), lockfile.Request{Dir: f.locks, Name: target + ".lock", Until: until, Watch: f.watch})
+	return lockfile.Acquire(ctx, f.lockConfig(), lockfile.Request{Dir: f.locks, Name: target + ".lock", Until: until, Bell: true})
 }
 
 // release gives a lock up. That its file could not be removed is no error of

@@ -37,7 +37,7 @@ func open(t *testing.T, cfg credstore.Config) *credstore.Store {
 	hook := cfg.Disk.Hook
 	cfg.Disk.Hook = func(s durable.Step, do func() error) error {
 		switch {
-		case s.Op == "watch":
+		case s.Op == "bell":
 			return errors.ErrUnsupported
 		case hook != nil:
 			return hook(s, do)

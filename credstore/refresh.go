@@ -107,7 +107,7 @@ func (h *hold) once() (t Token, again bool, err error) {
 	defer h.writeAudit()
 	if h.settings.Scope == ScopeStore || !h.targetLock.Guarded() {
 		unstage := h.store.stage("waiting for the store lock")
-		h.storeLock, err = h.files.lockStore(h.ctx, true, lockfile.Request{Until: h.stepping(h.enough), Watch: h.files.watchStore})
+		h.storeLock, err = h.files.lockStore(h.ctx, true, lockfile.Request{Until: h.stepping(h.enough), Bell: true})
 		unstage()
 		if err != nil {
 			return Token{}, false, err
@@ -131,6 +131,14 @@ func (h *hold) once() (t Token, again bool, err error) {
 		return t, false, err
 	}
 	return h.spend(v, d)
+}
+
+// ring wakes those who wait: there is a result to be seen.
+func (h *hold) ring() {
+	h.targetLock.Ring()
+	if h.storeLock != nil {
+		h.storeLock.Ring()
+	}
 }
 
 // stepping shows those who wait for the target that its holder, who waits for
@@ -465,6 +473,7 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, f *Failure) (Token, 
 			return next
 		})
 	})
+	h.ring()
 	if saveErr != nil {
 		h.warn("the outcome of the refresh of %s could not be recorded: %v", v.target, saveErr)
 	}

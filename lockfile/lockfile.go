@@ -110,10 +110,11 @@ type Request struct {
 	// [ErrStopped] when it returns true: a waiter that only wants the
 	// holder's result looks for it there.
 	Until func() bool
-	// Watch, when set, is called by the first wait and returns what wakes a
-	// waiter early; it then polls every 25 to 50 ms only. An error leaves it
-	// to polls alone. The guard itself need not be watched.
-	Watch func() (*durable.Watch, error)
+	// Bell is for locks that are held for long: the holder hangs a bell, a
+	// FIFO beside the lock file, that rings at its [Lock.Ring], its release
+	// or its death, and waiters poll every 25 to 50 ms only. Where there is
+	// no bell to be had, they poll as ever.
+	Bell bool
 	// Brief is for locks that are held for milliseconds: it polls every 1 to
 	// 2 ms instead of backing off to 8.
 	Brief bool
@@ -131,6 +132,7 @@ type Lock struct {
 	guarded bool // the guard's kernel lock is ours
 	record  record
 	content string // of our lock file
+	bell    *durable.Bell
 	release func()
 }
 
@@ -192,9 +194,7 @@ func (l *Lock) takeGuard(ctx context.Context, w *wait) error {
 			l.guard = nil
 			continue
 		}
-		// A record that cannot be read just now only keeps us from seeing steps.
-		there, _ := readRecord(l.guard)
-		if err := w.behindGuard(ctx, there, l.guard); err != nil {
+		if err := w.behindGuard(ctx, l.guard); err != nil {
 			return err
 		}
 	}
@@ -209,6 +209,9 @@ func (l *Lock) create(ctx context.Context, w *wait) error {
 		if err := l.begin(nonce); err != nil {
 			return err
 		}
+	}
+	if l.req.Bell {
+		l.bell, _ = l.req.Dir.HangBell(bellName(l.req.Name)) // without one waiters poll
 	}
 	for {
 		switch gone, err := w.breakable(l.req.Dir, l.guarded); {
@@ -287,9 +290,15 @@ func (l *Lock) Check() error {
 // lock must still be released after them.
 func (l *Lock) Again(ctx context.Context) error {
 	l.content = ""
-	l.req.Until, l.req.Patient, l.req.Watch = nil, true, nil
+	l.req.Until, l.req.Patient, l.req.Bell = nil, true, false
 	return l.create(ctx, newWait(l.cfg, l.req))
 }
+
+// Ring wakes those who wait with a [Request.Bell], because there is something
+// to see for them; once at most.
+func (l *Lock) Ring() { l.bell.Ring() }
+
+func bellName(lock string) string { return lock + ".bell" }
 
 // Step tells waiters that the holder is alive and has come further.
 func (l *Lock) Step() error {
@@ -340,6 +349,7 @@ func (l *Lock) Release() error {
 func (l *Lock) giveUp() {
 	l.guard.Close()
 	l.guard, l.guarded = nil, false
+	l.bell.Ring()
 	l.endHold()
 }
 

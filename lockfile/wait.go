@@ -29,12 +29,12 @@ type wait struct {
 	arrived bool
 	stepped time.Duration // all, at the last due
 
-	watch *durable.Watch // nil: only polls
-	tried bool           // to have one
-	asked bool           // Until, since the watch began
+	bell  *durable.Bell // nil: only polls
+	tried bool          // to have one
+	asked bool          // Until, since the bell is heard
 }
 
-func (w *wait) end() { w.watch.Close() }
+func (w *wait) end() { w.bell.Ring() }
 
 // sighting is what stands at one place and how long it was watched there
 // unchanged.
@@ -71,7 +71,12 @@ type lockFile struct {
 }
 
 // behindGuard waits one poll behind a guard that another process holds.
-func (w *wait) behindGuard(ctx context.Context, r record, guard *durable.Kept) error {
+func (w *wait) behindGuard(ctx context.Context, guard *durable.Kept) error {
+	if w.req.Bell && !w.tried {
+		return w.poll(ctx) // gets to hear the bell, and looks at nothing yet
+	}
+	// A record that cannot be read just now only keeps us from seeing steps.
+	r, _ := readRecord(guard)
 	var there lockFile
 	f, err := w.req.Dir.Read(w.req.Name, maxLockFile)
 	switch {
@@ -171,29 +176,22 @@ func (w *wait) behindFile(ctx context.Context) error {
 }
 
 func (w *wait) poll(ctx context.Context) error {
-	// A watcher has asked when it woke up.
+	// Who hears a bell has asked when it woke up.
 	if !w.asked && w.req.Until != nil && w.req.Until() {
 		return ErrStopped
 	}
-	if w.req.Watch != nil && !w.tried {
+	if w.req.Bell && !w.tried {
 		w.tried = true
-		watch, err := w.req.Watch()
-		if err == nil {
-			w.watch = watch
-			// The guard's holder dies, or lets go.
-			err = watch.Add(w.req.Dir.Join(w.req.Name+".guard"), durable.Let)
+		var err error
+		if w.bell, err = w.req.Dir.HearBell(bellName(w.req.Name)); err == nil {
+			return nil // what happened before is rung by nobody: look again
 		}
-		if err == nil {
-			return nil // what happened before the watch began is told by nobody: look again
-		}
-		w.watch.Close()
-		w.watch = nil
 	}
-	if w.watch != nil {
+	if w.bell != nil {
 		w.asked = true
-		if err := w.watch.Wait(ctx, w.pause()); err != nil {
-			w.watch.Close()
-			w.watch, w.asked = nil, false
+		if err := w.bell.Wait(ctx, w.pause()); err != nil {
+			w.bell.Ring()
+			w.bell, w.asked = nil, false
 		}
 		if ctx.Err() != nil {
 			return ended(ctx)
@@ -225,7 +223,7 @@ func ended(ctx context.Context) error {
 // brief lock that moves. The jitter keeps waiters from marching in step: with
 // a fixed interval one of them can lose every race.
 func (w *wait) pause() time.Duration {
-	if w.watch != nil {
+	if w.bell != nil {
 		return min(25*time.Millisecond+rand.N(25*time.Millisecond), w.cfg.watch()/4) //nolint:gosec // jitter, not a secret
 	}
 	const least, most = time.Millisecond, 8 * time.Millisecond

@@ -10,9 +10,8 @@ import (
 // Kept is a small file that is never replaced and never deleted: it is kept
 // open, locked with flock(2) and written in place.
 //
-// It is open for reading alone until it is first written, so that a process
-// that only tries the lock leaves no trace for those who watch the file: see
-// [Let].
+// It is open for reading alone until it is first written: who only tries the
+// lock needs no more.
 type Kept struct {
 	dir     *Dir
 	name    string
@@ -156,8 +155,7 @@ func (k *Kept) Sync() error {
 	return nil
 }
 
-// Close closes the file and with it gives the kernel lock up, before those
-// who watch the file hear of it.
+// Close closes the file and with it gives the kernel lock up.
 func (k *Kept) Close() {
 	if k == nil {
 		return

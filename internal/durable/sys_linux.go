@@ -34,7 +34,7 @@ func rawPath(path string) []byte {
 			return nil
 		}
 	}
-	switch uint32(st.Type) { //nolint:gosec // a magic number, whose width differs between machines
+	switch uint32(st.Type) {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.F2FS_SUPER_MAGIC:
 		return append([]byte(path), 0)
 	}
