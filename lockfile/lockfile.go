@@ -44,40 +44,6 @@ var (
 	ErrStopped = errors.New("wait ended by its own condition")
 )
 
-// HeldError says who stands in the way. Nothing was changed.
-type HeldError struct {
-	Path    string        // of the lock file
-	Since   time.Time     // when the lock file was made; zero if unknown
-	Watched time.Duration // how long this process watched the same holder at the same step
-	PID     int           // of the guard's holder where the kernel tells (Linux), for the message only; 0 if unknown
-	Stopped bool          // that process is stopped (SIGSTOP, SIGTSTP)
-	Guarded bool          // a living process keeps the guard; else a lock file of unknown origin stands there
-}
-
-func (e *HeldError) Error() string {
-	s := fmt.Sprintf("lock %s is held", e.Path)
-	if !e.Since.IsZero() {
-		s += " since " + e.Since.UTC().Format(time.RFC3339)
-		if e.Since.After(time.Now()) {
-			s += " (in the future: a clock was set back)"
-		}
-	}
-	switch {
-	case e.PID != 0 && e.Stopped:
-		s += fmt.Sprintf(" by process %d, which is stopped: continue it (kill -CONT %d) or kill it", e.PID, e.PID)
-	case e.PID != 0:
-		s += fmt.Sprintf(" by process %d, at the same step for %s: wait for it or kill it", e.PID, e.Watched.Round(time.Millisecond))
-	case e.Guarded:
-		s += fmt.Sprintf(" by a living process, at the same step for %s: wait for it, or continue or kill it", e.Watched.Round(time.Millisecond))
-	default:
-		s += fmt.Sprintf(", watched for %s: try again", e.Watched.Round(time.Millisecond))
-	}
-	return s
-}
-
-// Is makes a HeldError an [ErrNotObtained].
-func (e *HeldError) Is(target error) bool { return target == ErrNotObtained }
-
 // Config holds what is the same for every acquisition of a program.
 type Config struct {
 	// StaleAfter is the age beyond which an unmarked lock file may be broken
@@ -99,7 +65,8 @@ func (c Config) staleAfter() time.Duration {
 	return c.StaleAfter
 }
 
-func (c Config) watch() time.Duration    { return c.staleAfter() / 30 }
+func (c Config) watch() time.Duration { return c.staleAfter() / 30 }
+
 func (c Config) backstop() time.Duration { return 2 * c.staleAfter() }
 
 // Request says which lock is wanted and how to wait for it.

@@ -1,0 +1,79 @@
+package credstore
+
+import (
+	"slices"
+	"time"
+)
+
+// Entry is what [Store.List] tells of a target, without any secret.
+type Entry struct {
+	Target        string
+	Usable        bool // the name is one of ours and the record is understood
+	Kind          Kind
+	URL           string
+	Issuer        string
+	Subject       string
+	Email         string
+	Scope         []string
+	HasToken      bool      // there is an access token
+	ExpiresAt     time.Time // of the access token; zero if unknown
+	Refreshable   bool
+	LoginRequired bool
+	NotBefore     time.Time // nobody refreshes before; zero if that is past
+	LastOutcome   *Outcome
+	Override      bool  // the environment sets this target's token
+	Err           error // the session file cannot be read
+}
+
+// List tells what is stored, sorted by name. It takes no lock and asks no
+// server.
+func (s *Store) List() ([]Entry, error) {
+	v, err := s.readNow()
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]Entry, 0, len(v.doc.members))
+	for _, m := range v.doc.members {
+		entries = append(entries, s.entry(m.name, v.records[m.name]))
+	}
+	slices.SortFunc(entries, func(a, b Entry) int {
+		if a.Target < b.Target {
+			return -1
+		}
+		return 1
+	})
+	return entries, nil
+}
+
+func (s *Store) entry(name string, r Record) Entry {
+	e := Entry{Target: name, Kind: r.Kind, HasToken: !r.AccessToken.Empty() || !r.Token.Empty(), ExpiresAt: r.ExpiresAt, Refreshable: !r.RefreshToken.Empty()}
+	if !ValidName(name) {
+		return e
+	}
+	e.Usable = r.Kind != KindUnknown
+	if _, set := lookupOverride(name); set {
+		e.Override = true
+	}
+	session, err := s.readSession(name, true)
+	if err != nil {
+		e.Err = err
+		return e
+	}
+	if session = session.settled(r); session == nil {
+		return e
+	}
+	e.URL = session.URL
+	if session.LastOutcome != nil {
+		o := *session.LastOutcome
+		e.LastOutcome = &o
+	}
+	if session.Pin != nil {
+		e.Issuer, e.Subject, e.Email, e.Scope = session.Pin.Issuer, session.Pin.Subject, session.Pin.Email, session.Pin.Scope
+	}
+	loginRequired, notBefore, _ := session.about(r.RefreshToken)
+	e.LoginRequired = r.Kind == KindOIDC && loginRequired != ""
+	if time.Now().Before(notBefore) && time.Until(notBefore) <= maxNotBefore {
+		e.NotBefore = notBefore
+	}
+	return e
+}
