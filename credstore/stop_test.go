@@ -183,3 +183,43 @@ func TestAHolderThatIsContinuedInTimeServesThoseWhoWait(t *testing.T) {
 	}
 	g.settled(t)
 }
+
+// The machine sleeps with one process in mid-exchange and the others waiting,
+// and everybody wakes at once, all bounds long past.
+func TestEverybodyStoppedAndContinuedTogetherMakesOneExchange(t *testing.T) {
+	const staleAfter = 4 * time.Second
+	s := server(t, spendoncetest.TokenServerConfig{})
+	if err := s.Hold(spendoncetest.After); err != nil {
+		t.Fatal(err)
+	}
+	g := newGround(t, s)
+	j := g.token()
+	j.StaleAfter = staleAfter
+	workers, open := startAll(t, times(chosen(12, 12, 4), j)...)
+	open()
+	if err := s.WaitForHeld(context30(t), spendoncetest.After, 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range workers {
+		w.stop(t)
+	}
+	if err := s.Release(spendoncetest.After); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WaitFor(context30(t), func(c spendoncetest.Counters) bool { return c.InFlight == 0 }); err != nil {
+		t.Fatal(err)
+	}
+	pass(t, staleAfter+staleAfter/2)
+	for _, w := range workers {
+		w.carryOn(t)
+	}
+	for i, w := range workers {
+		if r := w.report(t); r.Err != "" {
+			t.Errorf("process %d: %s", i, r.Err)
+		}
+	}
+	g.settled(t)
+	if c := s.Counters(); c.TokenPosts != 1 || c.Exchanges != 1 || c.DoubleSpends != 0 || c.FamiliesRevoked != 0 {
+		t.Errorf("%d requests, %d exchanges, %d double spends, %d families revoked", c.TokenPosts, c.Exchanges, c.DoubleSpends, c.FamiliesRevoked)
+	}
+}
