@@ -39,7 +39,7 @@ func (s *Store) Writable(ctx context.Context, target string) error {
 			return err
 		}
 		temp.Discard()
-		if temp, err = f.sessions.Prepare(target+".json", s.cfg.Margin); err != nil {
+		if temp, err = f.sessions.Prepare(target+".json", sessionMargin); err != nil {
 			return err
 		}
 		temp.Discard()

@@ -141,7 +141,7 @@ func (s *Store) Inspect(settings func(target string) (Settings, error)) Report {
 		r.Targets = append(r.Targets, t)
 	}
 	r.Beside.Needs = r.File.Size + s.cfg.Margin
-	r.Sessions.Needs = largest + s.cfg.Margin
+	r.Sessions.Needs = largest + sessionMargin
 	return r
 }
 

@@ -17,7 +17,7 @@ import (
 // expected is what a target must hold.
 type expected struct {
 	static, access, refresh string
-	expired, dead           bool
+	dead                    bool
 }
 
 // TestRandomOperationsAgreeWithAMap lets several stores on one directory do

@@ -42,8 +42,8 @@ func ended(r Record, s *session, next Record) Ended {
 func (e Ended) Empty() bool { return e.RefreshToken.Empty() && e.AccessToken.Empty() }
 
 // overtake notes that nobody will use what came back: the target was logged
-// out, signed in anew or given a static token during the exchange. After another refresh nothing is
-// revoked, for that may be the same session.
+// out, signed in anew or given a static token during the exchange. After
+// another refresh nothing is revoked, for that may be the same session.
 func (h *hold) overtake(v view, now Record, stored bool, s *session, next Record) {
 	sameLogin := s == nil || v.session == nil || s.LoginID == "" || v.session.LoginID == "" || s.LoginID == v.session.LoginID
 	if stored && now.Kind == KindOIDC && sameLogin {

@@ -142,8 +142,8 @@ func sameCredential(a, b Record) bool {
 	return a.Kind == b.Kind && a.RefreshToken.Equal(b.RefreshToken) && a.AccessToken.Equal(b.AccessToken)
 }
 
-// send sends the token once, and a second time only where the first send
-// surely left no answer to lose: see rule 8.
+// send sends the token once, and a second time only where the first one got no
+// answer: section 4, step 6 of docs/locking.md.
 //
 // again: the record was removed or replaced meanwhile, and the first answer
 // no longer matters.

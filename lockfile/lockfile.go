@@ -177,9 +177,6 @@ func (l *Lock) create(ctx context.Context, w *wait) error {
 			return err
 		}
 	}
-	if l.req.Bell {
-		l.bell, _ = l.req.Dir.HangBell(bellName(l.req.Name)) // without one waiters poll
-	}
 	for {
 		switch gone, err := w.breakable(l.req.Dir, l.guarded); {
 		case err != nil:
@@ -193,6 +190,9 @@ func (l *Lock) create(ctx context.Context, w *wait) error {
 				return err
 			}
 			l.content = content
+			if l.req.Bell {
+				l.bell, _ = l.req.Dir.HangBell(bellName(l.req.Name)) // without one waiters poll
+			}
 			if !l.guarded {
 				// Without the guard only the lock file makes the record ours.
 				return l.begin(nonce)

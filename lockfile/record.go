@@ -17,7 +17,8 @@ const maxLockFile = 4096
 // MarkState says how far the exchange of a one-time token came.
 type MarkState string
 
-// The states of a mark. None of them is needed for safety, but for Spent.
+// The states of a mark. Sent only words a message; the others keep a dead
+// token from being sent again.
 const (
 	// MarkNone: nothing is known.
 	MarkNone MarkState = ""
@@ -47,8 +48,8 @@ type Mark struct {
 //	spendonce-guard 1 nonce=2ZKJ7W4YBE3NQ5TUSDVA6XFHRM step=0000000003 mark=sent    token=ba7816bf8f01cfea login=- at=2026-01-02T03:04:05Z
 //
 // padded with spaces to 191 bytes and a newline. Whatever is not exactly what
-// encode writes is an empty record: it decides nothing but a message, and
-// "spent", which is lost only with the disk's own promise.
+// encode writes is an empty record, which forbids nothing: a mark is lost only
+// with the disk's own promise.
 type record struct {
 	nonce string
 	step  uint32

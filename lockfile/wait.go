@@ -73,7 +73,7 @@ type lockFile struct {
 // behindGuard waits one poll behind a guard that another process holds.
 func (w *wait) behindGuard(ctx context.Context, guard *durable.Kept) error {
 	if w.req.Bell && !w.tried {
-		return w.poll(ctx) // gets to hear the bell, and looks at nothing yet
+		return w.poll(ctx, true) // gets to hear the bell, and looks at nothing yet
 	}
 	// A record that cannot be read just now only keeps us from seeing steps.
 	r, _ := readRecord(guard)
@@ -112,7 +112,7 @@ func (w *wait) behindGuard(ctx context.Context, guard *durable.Kept) error {
 		e.PID, e.Stopped = guardHolder(guard)
 		return e
 	}
-	return w.poll(ctx)
+	return w.poll(ctx, true)
 }
 
 // breakable looks at the lock file and reports whether nothing stands there
@@ -172,24 +172,27 @@ func (w *wait) behindFile(ctx context.Context) error {
 	if w.all >= w.cfg.backstop() {
 		return &HeldError{Path: w.req.Dir.Join(w.req.Name), Since: w.since, Watched: w.file.stood}
 	}
-	return w.poll(ctx)
+	return w.poll(ctx, false) // another program's, which rings no bell
 }
 
-func (w *wait) poll(ctx context.Context) error {
+// poll waits until it is time to look again; with listen a bell may say so.
+func (w *wait) poll(ctx context.Context, listen bool) error {
+	listen = listen && w.req.Bell
 	// Who hears a bell has asked when it woke up.
-	if !w.asked && w.req.Until != nil && w.req.Until() {
+	if !(listen && w.asked) && w.req.Until != nil && w.req.Until() {
 		return ErrStopped
 	}
-	if w.req.Bell && !w.tried {
+	if listen && !w.tried {
 		w.tried = true
 		var err error
 		if w.bell, err = w.req.Dir.HearBell(bellName(w.req.Name)); err == nil {
 			return nil // what happened before is rung by nobody: look again
 		}
 	}
-	if w.bell != nil {
+	if listen && w.bell != nil {
 		w.asked = true
-		if err := w.bell.Wait(ctx, w.pause()); err != nil {
+		pause := min(25*time.Millisecond+rand.N(25*time.Millisecond), w.cfg.watch()/4) //nolint:gosec // jitter, not a secret
+		if err := w.bell.Wait(ctx, pause); err != nil {
 			w.bell.Ring()
 			w.bell, w.asked = nil, false
 		}
@@ -223,9 +226,6 @@ func ended(ctx context.Context) error {
 // brief lock that moves. The jitter keeps waiters from marching in step: with
 // a fixed interval one of them can lose every race.
 func (w *wait) pause() time.Duration {
-	if w.bell != nil {
-		return min(25*time.Millisecond+rand.N(25*time.Millisecond), w.cfg.watch()/4) //nolint:gosec // jitter, not a secret
-	}
 	const least, most = time.Millisecond, 8 * time.Millisecond
 	longest := min(max(w.all/8, 2*least), most)
 	if w.req.Brief && w.still < time.Second {

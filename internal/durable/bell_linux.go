@@ -61,7 +61,7 @@ func (d *Dir) bell(name string, flags int) (*Bell, error) {
 const (
 	// endOfWait bounds how long the end of a context may go unnoticed.
 	endOfWait = 50 * time.Millisecond
-	// rungOut is how often a waiter looks whose bell has rung and was not hung
+	// rungOut is how often a waiter looks whose bell has rung and does not hang
 	// again.
 	rungOut = 2 * time.Millisecond
 )
@@ -71,7 +71,11 @@ const (
 // that does nothing else, that is cheaper than Go's poller and its timers.
 func (b *Bell) Wait(ctx context.Context, atMost time.Duration) error {
 	if b.rung {
-		atMost = min(atMost, rungOut)
+		// It rings on until somebody hangs it again.
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(b.fd), Events: unix.POLLIN}}, 0)
+		if b.rung = err == nil && n > 0; b.rung {
+			atMost = min(atMost, rungOut)
+		}
 	}
 	for end := time.Now().Add(atMost); ctx.Err() == nil; {
 		left := min(time.Until(end), endOfWait)

@@ -135,6 +135,15 @@ func TestAfterARingAWaiterLooksNowAndThen(t *testing.T) {
 	if time.Since(began) < 10*time.Millisecond {
 		t.Error("ten waits returned at once")
 	}
+	// The next one who hangs it is heard again.
+	next, err := dir.HangBell("x.bell")
+	if err != nil {
+		t.Fatal(err)
+	}
+	woken := make(chan struct{})
+	go func() { defer close(woken); mustWake(t.Context(), t, b) }()
+	next.Ring()
+	<-woken
 }
 
 func TestWhatIsNoBellIsNotHeard(t *testing.T) {

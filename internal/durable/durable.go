@@ -41,7 +41,7 @@ var (
 
 // Step names one operation on the disk, for [Disk.Hook].
 type Step struct {
-	Op   string // open, read, create, reserve, write, fsync, rename, fsyncdir, unlink, mkdir, chmod, flock, record, append
+	Op   string // open, read, create, reserve, write, fsync, rename, fsyncdir, unlink, mkdir, chmod, flock, record, append, bell
 	Path string
 }
 

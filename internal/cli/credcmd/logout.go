@@ -15,9 +15,9 @@ func (a *App) logoutCommand() *cobra.Command {
 		Use:   "logout TARGET",
 		Short: "Sign out: remove what is stored for a target and revoke it",
 		Long: `Remove what is stored for a target, then revoke both tokens at the server that
-issued them (RFC 7009). A server that cannot be reached, or that cannot revoke, does
-not keep you signed in here: that is a warning. A refresh that is under way elsewhere
-does not bring the session back, and revokes what it gets.`,
+issued them (RFC 7009). A server that cannot be reached, or that offers no
+revocation, does not keep you signed in here; you are told. A refresh that is under
+way elsewhere does not bring the session back, and revokes what it gets.`,
 		Example:           "  spendonce logout example\n  spendonce logout --all",
 		ValidArgsFunction: a.completeTargets,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -164,7 +164,7 @@ func judgeTemps(f findings, s scene) {
 		f.find(note, id, "nothing to do: the next refresh or login removes them", "crashed writers left %s, the oldest of %s; they may hold a refresh token", many(len(old), "temporary file"), at(r.Time, oldest(old)))
 	}
 	if len(orphans) > 0 {
-		f.find(warning, id, "rm "+orphans[0].Path, "crashed writers left %s of targets that are not stored any more, the oldest of %s, and nobody removes them", many(len(orphans), "temporary file"), at(r.Time, oldest(orphans)))
+		f.find(note, id, "nothing to do: the next refresh or login removes them", "crashed writers left %s of targets that are not stored any more, the oldest of %s; they may hold a client secret", many(len(orphans), "temporary file"), at(r.Time, oldest(orphans)))
 	}
 	if len(old)+len(orphans) == 0 {
 		f.ok(id, "no temporary files were left behind")

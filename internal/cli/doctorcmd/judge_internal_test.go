@@ -104,7 +104,7 @@ func TestEachFaultIsFoundAndNamesTheNextStep(t *testing.T) {
 		}, "note state.temporary crashed writers left 2 temporary files, the oldest of 2026-11-30T11:00:00Z (1h0m0s ago)", "removes them"},
 		{"a temporary file of nobody", func(s *scene) {
 			s.report.Temps = []credstore.Temp{{Path: "/s/.a.tmp", Target: "gone", Since: noon.Add(-time.Hour)}}
-		}, "warning state.temporary crashed writers left 1 temporary file of targets that are not stored", "rm /s/.a.tmp"},
+		}, "note state.temporary crashed writers left 1 temporary file of targets that are not stored", "removes them"},
 
 		{"a damaged store", func(s *scene) {
 			s.report.StoreErr = errors.New("creds is damaged at byte 3: what; it was left untouched: look at it, or move it aside")
