@@ -11,8 +11,8 @@ const (
 	// skew is how long before its expiry a token is refreshed; a token that
 	// lives less than twice as long is refreshed at half its life.
 	skew = time.Minute
-	// maxBackoff bounds what a server or a clock step can make us wait; a
-	// not-before further ahead is void.
+	// What a server can make us wait, and what a clock step can: a not-before
+	// further ahead is void.
 	maxRetryAfter = 300 * time.Second
 	maxNotBefore  = 330 * time.Second
 )
@@ -37,6 +37,7 @@ type view struct {
 	stored  bool
 	session *session
 	mark    lockfile.Mark // only known under the target lock
+	pending bool          // the session is settled in memory only
 	// sessionError: the session file cannot be read, so nothing may be sent.
 	sessionError error
 }

@@ -163,12 +163,12 @@ func (f *files) replaceStore(ctx context.Context, lock *lockfile.Lock, temp *dur
 		if err := temp.Fill(b); err != nil {
 			return err
 		}
-		again, err := f.recheck(ctx, lock, v)
-		if again {
-			continue
-		}
+		again, err := f.moved(ctx, lock, v)
 		if err != nil {
 			return err
+		}
+		if again {
+			continue
 		}
 		f.store.cache.Store(nil)
 		return temp.Publish()
@@ -176,12 +176,20 @@ func (f *files) replaceStore(ctx context.Context, lock *lockfile.Lock, temp *dur
 	return failing(ErrLocked, nil, "the store lock beside %s is broken by another program again and again", f.dir.Join(f.at.base))
 }
 
-// recheck says whether the ground has moved since the store was read.
-func (f *files) recheck(ctx context.Context, lock *lockfile.Lock, v *snapshot) (again bool, err error) {
-	if err := lock.Check(); errors.Is(err, lockfile.ErrLost) {
+// lost reports whether somebody broke the lock; it is then made anew, and what
+// was read under the old one must be read again.
+func lost(ctx context.Context, lock *lockfile.Lock) (bool, error) {
+	err := lock.Check()
+	if errors.Is(err, lockfile.ErrLost) {
 		return true, lock.Again(ctx)
-	} else if err != nil {
-		return false, err
+	}
+	return false, err
+}
+
+// moved says whether the ground has moved since the store was read.
+func (f *files) moved(ctx context.Context, lock *lockfile.Lock, v *snapshot) (again bool, err error) {
+	if again, err := lost(ctx, lock); again || err != nil {
+		return again, err
 	}
 	id, err := f.dir.Stat(f.at.base)
 	switch {
@@ -220,13 +228,12 @@ func (f *files) replaceSession(ctx context.Context, lock *lockfile.Lock, temp *d
 		if err := temp.Fill(b); err != nil {
 			return err
 		}
-		if err := lock.Check(); errors.Is(err, lockfile.ErrLost) {
-			if err := lock.Again(ctx); err != nil {
-				return err
-			}
-			continue
-		} else if err != nil {
+		again, err := lost(ctx, lock)
+		if err != nil {
 			return err
+		}
+		if again {
+			continue
 		}
 		f.store.sessions.Delete(target)
 		return temp.Publish()

@@ -199,11 +199,10 @@ func (h *hold) viewUnderLock() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	raw, err := h.store.readSession(h.src.cfg.Target, false)
-	if err != nil {
-		return view{}, err
+	if v.sessionError != nil {
+		return view{}, v.sessionError
 	}
-	if raw != nil && raw.Pending != nil {
+	if v.pending {
 		err := h.withStoreLock(h.ctx, h.patience(), func(lock *lockfile.Lock) error { return h.settle(h.ctx, lock) })
 		if err != nil {
 			return view{}, err

@@ -211,5 +211,6 @@ func (src *Source) view(look lookAt) (view, error) {
 		return v, nil        //nolint:nilerr // kept in the view: it is an error only if more is needed
 	}
 	v.session = session.settled(v.record)
+	v.pending = session != nil && session.Pending != nil
 	return v, nil
 }

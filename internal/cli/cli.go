@@ -76,7 +76,7 @@ everybody else gets the result, and nobody is logged out.`,
 	})
 	flags := root.PersistentFlags()
 	flags.BoolVarP(&s.Quiet, "quiet", "q", false, "print no warnings and no progress")
-	flags.BoolVarP(&s.Verbose, "verbose", "v", false, "say what is done")
+	flags.BoolVarP(&s.Verbose, "verbose", "v", false, "print more: doctor shows what is right, too")
 	flags.StringVar(&app.StateDir, "state-dir", "", "the state directory (default $SPENDONCE_STATE_DIR or ~/.local/state/spendonce)")
 	flags.StringVar(&app.ConfigPath, "config", "", "the configuration file (default ~/.config/spendonce/config.toml)")
 	root.AddCommand(app.Commands()...)

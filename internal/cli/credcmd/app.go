@@ -43,8 +43,8 @@ type App struct {
 	configErr  error
 }
 
-// config reads the configuration, once.
-func (a *App) config() (*config.Config, error) {
+// Config reads the configuration, once.
+func (a *App) Config() (*config.Config, error) {
 	a.configOnce.Do(func() {
 		path := a.ConfigPath
 		if path == "" {
@@ -69,19 +69,24 @@ func (a *App) Commands() []*cobra.Command {
 // store opens the store without reading the configuration: a fresh token
 // does not need it.
 func (a *App) store() (*credstore.Store, error) {
-	s, err := credstore.Open(a.storeConfig())
+	return a.open(a.StoreConfig())
+}
+
+func (a *App) open(cfg credstore.Config) (*credstore.Store, error) {
+	s, err := credstore.Open(cfg)
 	if err == nil && a.Interrupter != nil {
 		a.Interrupter(s.Interrupt)
 	}
 	return s, err
 }
 
-func (a *App) storeConfig() credstore.Config {
+// StoreConfig is how the commands open the store.
+func (a *App) StoreConfig() credstore.Config {
 	a.progress = streams.NewProgress(a.Streams)
 	return credstore.Config{
 		Dir: a.StateDir, Warn: a.Streams.Warn, Stage: a.progress.Stage, Hold: a.Hold,
 		OtherNames: func() []string {
-			c, err := a.config()
+			c, err := a.Config()
 			if err != nil {
 				return nil
 			}
@@ -98,11 +103,11 @@ func (a *App) storeConfig() credstore.Config {
 // constant from the configuration.
 func (a *App) changeStore() (*credstore.Store, error) {
 	a.Arm()
-	c, err := a.config()
+	c, err := a.Config()
 	if err != nil {
 		return nil, &streams.Exit{Code: 2, Err: err}
 	}
-	cfg := a.storeConfig()
+	cfg := a.StoreConfig()
 	cfg.StaleAfter = time.Duration(c.Lock.StaleAfter)
 	if cfg.StaleAfter > 0 && cfg.StaleAfter < lockfile.DefaultStaleAfter {
 		for name, t := range c.Targets {
@@ -112,11 +117,7 @@ func (a *App) changeStore() (*credstore.Store, error) {
 			}
 		}
 	}
-	s, err := credstore.Open(cfg)
-	if err == nil && a.Interrupter != nil {
-		a.Interrupter(s.Interrupt)
-	}
-	return s, err
+	return a.open(cfg)
 }
 
 // source returns the target's source, talking to its server when it must.
@@ -125,15 +126,15 @@ func (a *App) source(s *credstore.Store, target string) (*credstore.Source, erro
 		Target: target,
 		Settings: func() (credstore.Settings, error) {
 			a.Arm() // a lock is about to be taken
-			return a.settings(target)
+			return a.Settings(target)
 		},
 		Exchange: refresh.Exchange(nil), Revoke: refresh.Revoke(nil),
 	})
 }
 
-// settings is what the configuration says of a target.
-func (a *App) settings(target string) (credstore.Settings, error) {
-	c, err := a.config()
+// Settings is what the configuration says of a target.
+func (a *App) Settings(target string) (credstore.Settings, error) {
+	c, err := a.Config()
 	if err != nil {
 		return credstore.Settings{}, err
 	}
@@ -251,7 +252,7 @@ func (a *App) completeTargets(*cobra.Command, []string, string) ([]string, cobra
 			}
 		}
 	}
-	if c, err := a.config(); err == nil {
+	if c, err := a.Config(); err == nil {
 		for name := range c.Targets {
 			names = append(names, name)
 		}

@@ -21,7 +21,7 @@ type listOutput struct {
 type listTarget struct {
 	Target    string     `json:"target"`
 	Kind      string     `json:"kind"`  // oidc, static, unknown or "" if only configured
-	State     string     `json:"state"` // see stateOf
+	State     string     `json:"state"` // see State
 	Account   string     `json:"account,omitempty"`
 	URL       string     `json:"url,omitempty"`
 	Issuer    string     `json:"issuer,omitempty"`
@@ -63,7 +63,7 @@ taken and no server is asked.`,
 func (a *App) listed(entries []credstore.Entry, now time.Time) []listTarget {
 	targets := []listTarget{}
 	for _, e := range entries {
-		t := listTarget{Target: e.Target, Kind: string(e.Kind), State: stateOf(e, now), URL: e.URL, Issuer: e.Issuer, Scope: e.Scope, Account: e.Email}
+		t := listTarget{Target: e.Target, Kind: string(e.Kind), State: State(e, now), URL: e.URL, Issuer: e.Issuer, Scope: e.Scope, Account: e.Email}
 		if t.Account == "" {
 			t.Account = e.Subject
 		}
@@ -80,7 +80,7 @@ func (a *App) listed(entries []credstore.Entry, now time.Time) []listTarget {
 		}
 		targets = append(targets, t)
 	}
-	c, err := a.config()
+	c, err := a.Config()
 	if err != nil {
 		a.Streams.Warn(err.Error())
 		return targets
@@ -94,8 +94,8 @@ func (a *App) listed(entries []credstore.Entry, now time.Time) []listTarget {
 	return targets
 }
 
-// stateOf says in a word or two what a target is good for now.
-func stateOf(e credstore.Entry, now time.Time) string {
+// State says in a word or two what a target is good for now.
+func State(e credstore.Entry, now time.Time) string {
 	switch {
 	case e.Err != nil:
 		return "session file unreadable"
@@ -136,7 +136,7 @@ func (a *App) printList(targets []listTarget) error {
 		if t.Override != "" {
 			state += ", overridden by " + t.Override
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(t.Target), orDash(t.Kind), orDash(printable(t.Account)), expires, state)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", Printable(t.Target), orDash(t.Kind), orDash(Printable(t.Account)), expires, state)
 	}
 	return w.Flush()
 }
@@ -148,9 +148,9 @@ func orDash(s string) string {
 	return s
 }
 
-// printable keeps names from a shared file and words from a server from
+// Printable keeps names from a shared file and words from a server from
 // steering the terminal.
-func printable(s string) string {
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0 {
 			return '?'

@@ -87,7 +87,7 @@ func (a *App) loginBrowser(ctx context.Context, s *credstore.Store, target strin
 		_, err := s.Source(credstore.SourceConfig{Target: target})
 		return err
 	}
-	c, err := a.config()
+	c, err := a.Config()
 	if err != nil {
 		return &streams.Exit{Code: 2, Err: err}
 	}
@@ -143,7 +143,7 @@ func (a *App) loginBrowser(ctx context.Context, s *credstore.Store, target strin
 		who = got.Account.Subject
 	}
 	if who != "" {
-		who = " as " + printable(who)
+		who = " as " + Printable(who)
 	}
 	if got.Tokens.RefreshToken.Empty() {
 		a.Streams.Warn("the server gave no refresh token, so the session ends with its first token: ask for the scope offline_access if the server knows it")
@@ -160,7 +160,7 @@ func (a *App) revoke(ctx context.Context, target string, e credstore.Ended) stri
 		return ""
 	}
 	if e.Pin.TokenEndpoint == "" { // a session of another program, never used by this one
-		if set, err := a.settings(target); err == nil {
+		if set, err := a.Settings(target); err == nil {
 			e.Pin = set.Pin
 		}
 	}

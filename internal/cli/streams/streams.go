@@ -38,13 +38,6 @@ func (s *Streams) Warn(text string) {
 	}
 }
 
-// Say reports progress to a person who asked for it.
-func (s *Streams) Say(format string, args ...any) {
-	if s.Verbose {
-		fmt.Fprintf(s.Err, "spendonce: "+format+"\n", args...)
-	}
-}
-
 // Exit is an error with the exit code it stands for. An Err of nil ends
 // silently.
 type Exit struct {
