@@ -102,6 +102,7 @@ var imports = []row{
 	// For tests, ours and users'.
 	{pkg: "spendoncetest", ours: []string{"broker", "lease"}},
 	{pkg: "spendoncetest/canary"},
+	{pkg: "internal/conformance", alone: true},
 	{pkg: "internal/durable/durabletest", ours: []string{"internal/durable"}, modules: []string{"golang.org/x/sys"}},
 	{pkg: "internal/lockmodel", alone: true},
 
@@ -113,7 +114,7 @@ var imports = []row{
 // planned are rows of packages that are decided but not written; they are not
 // printed in ARCHITECTURE.md.
 var planned = []string{
-	"bearer", "mcpproxy", "broker", "lease", "peercred", "internal/ledger", "internal/wire", "internal/procfs",
+	"bearer", "mcpproxy", "broker", "lease", "internal/conformance", "peercred", "internal/ledger", "internal/wire", "internal/procfs",
 	"internal/cli/leasecmd", "internal/cli/mcpcmd", "internal/helper", "internal/clientconf",
 	// Being written.
 	"credstore", "lockfile", "oauthflow", "internal/durable", "internal/config", "internal/cli",
