@@ -3,7 +3,6 @@ package credstore
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -115,17 +114,11 @@ func Open(cfg Config) (*Store, error) {
 
 // DefaultDir returns the state directory that the environment names.
 func DefaultDir() (string, error) {
-	if dir := os.Getenv("SPENDONCE_STATE_DIR"); dir != "" {
-		return dir, nil
+	dir, err := durable.StateDir()
+	if err != nil {
+		return "", failing(ErrConfig, nil, "%v", err)
 	}
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "spendonce"), nil
-	}
-	home := os.Getenv("HOME")
-	if !filepath.IsAbs(home) {
-		return "", failing(ErrConfig, nil, "HOME is not set, so there is no place for the store: set HOME or SPENDONCE_STATE_DIR")
-	}
-	return filepath.Join(home, ".local", "state", "spendonce"), nil
+	return dir, nil
 }
 
 // Path returns the path of the store file.
