@@ -19,6 +19,6 @@ var bootID = sync.OnceValue(func() string {
 
 // guardHolder says who holds the guard, for messages only.
 func guardHolder(guard *durable.Kept) (pid int, stopped bool) {
-	_, by, _ := guardKept(guard)
+	_, by, _ := guard.Holder()
 	return by.PID, by.Stopped
 }

@@ -57,11 +57,7 @@ type Inspection struct {
 
 // Process is who holds a guard. It serves messages only: by the time they are
 // read it may be another one.
-type Process struct {
-	PID     int // 0 if unknown
-	Name    string
-	Stopped bool
-}
+type Process = durable.Holder
 
 // Inspect looks at the lock that stands at name in dir. It takes no lock, not
 // even for an instant: an attempt could make somebody else's fail. Nothing is
@@ -127,7 +123,7 @@ func (i *Inspection) lookAtGuard(dir *durable.Dir, name string) {
 	r := decodeRecord(b)
 	i.Mark = r.mark
 	i.Garbled = len(b) > 0 && r == (record{})
-	i.Held, i.Holder, i.Unsure = guardKept(guard)
+	i.Held, i.Holder, i.Unsure = guard.Holder()
 }
 
 func originOf(content []byte) Origin {

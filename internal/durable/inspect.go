@@ -54,6 +54,8 @@ func factsOf(st *unix.Stat_t) Facts {
 		f.Type = fs.ModeDir
 	case unix.S_IFLNK:
 		f.Type = fs.ModeSymlink
+	case unix.S_IFSOCK:
+		f.Type = fs.ModeSocket
 	default:
 		f.Type = fs.ModeIrregular
 	}

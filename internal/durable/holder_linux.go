@@ -1,4 +1,4 @@
-package lockfile
+package durable
 
 import (
 	"bytes"
@@ -7,27 +7,27 @@ import (
 	"os"
 	"strconv"
 	"strings"
-
-	"github.com/spendonce/spendonce/internal/durable"
 )
 
-// guardKept asks the kernel whether anybody has the guard, without trying it.
-func guardKept(guard *durable.Kept) (held bool, by Process, unsure bool) {
-	name, err := guard.LockName()
+// Holder asks the kernel whether anybody has the file's lock, without trying
+// it. Unsure says that nobody was seen to have it and that the answer means
+// nothing, because this process may not see all.
+func (k *Kept) Holder() (held bool, by Holder, unsure bool) {
+	name, err := k.LockName()
 	if err != nil {
-		return false, Process{}, true
+		return false, Holder{}, true
 	}
 	// The list is read in pieces while it changes: an entry may be missed once.
 	for range 2 {
 		locks, err := os.ReadFile("/proc/locks")
 		if err != nil {
-			return false, Process{}, true
+			return false, Holder{}, true
 		}
 		if pid, ok := flockHolder(string(locks), name); ok {
 			return true, lookUp(pid), false
 		}
 	}
-	return false, Process{}, !seesAll()
+	return false, Holder{}, !seesAll()
 }
 
 // flockHolder finds the process that holds the flock(2) on the file that the
@@ -52,15 +52,15 @@ func flockHolder(locks, name string) (pid int, held bool) {
 // lookUp tells of a process what anybody may know of it. The kernel keeps the
 // number of whoever asked for the lock, which may have handed the descriptor
 // on and ended: then nobody is named.
-func lookUp(pid int) Process {
+func lookUp(pid int) Holder {
 	if pid == 0 {
-		return Process{}
+		return Holder{}
 	}
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, fs.ErrNotExist) {
-		return Process{}
+		return Holder{}
 	}
-	p := Process{PID: pid}
+	p := Holder{PID: pid}
 	// 4711 (a name) T 1 ...: the name may hold anything.
 	start, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if start < 0 || end < start {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package lockfile
+package durable
 
 import "testing"
 
