@@ -63,7 +63,7 @@ func parseAnswer(line []byte, action Action) (Answer, bool) {
 		return Answer{}, false
 	}
 	var (
-		w          = newWalk(line)
+		w          = startWalk(line)
 		seen       members
 		invalid    bool
 		granted    bool
@@ -73,6 +73,7 @@ func parseAnswer(line []byte, action Action) (Answer, bool) {
 		generation uint64
 		binding    binding
 	)
+	defer w.finish()
 	w.enter()
 	for w.more() {
 		ok := true
@@ -92,7 +93,7 @@ func parseAnswer(line []byte, action Action) (Answer, bool) {
 			generation, ok = integer(w.raw())
 		case `"binding"`:
 			seen |= memberBinding
-			ok = binding.read(&w)
+			ok = binding.read(w)
 		case `"token"`:
 			seen |= memberToken
 			token, ok = id(w.raw())

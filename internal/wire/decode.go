@@ -30,7 +30,7 @@ func ParseRequest(frame []byte) (Request, Code) {
 		return Request{}, CodeFrameMalformed
 	}
 	var (
-		w          = newWalk(frame)
+		w          = startWalk(frame)
 		seen       members
 		invalid    bool
 		action     []byte
@@ -39,6 +39,7 @@ func ParseRequest(frame []byte) (Request, Code) {
 		generation uint64
 		binding    binding
 	)
+	defer w.finish()
 	w.enter()
 	for w.more() {
 		var ok bool
@@ -55,7 +56,7 @@ func ParseRequest(frame []byte) (Request, Code) {
 			generation, ok = integer(w.raw())
 		case `"binding"`:
 			seen |= memberBinding
-			ok = binding.read(&w)
+			ok = binding.read(w)
 		case `"token"`:
 			seen |= memberToken
 			token, ok = unquote(w.raw())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -14,13 +15,32 @@ import (
 // text turns out broken, all that follows is empty.
 type walk struct {
 	text   []byte
-	dec    *jsontext.Decoder
+	in     bytes.Buffer
+	dec    jsontext.Decoder
 	broken bool
 }
 
-func newWalk(text []byte) walk {
-	// Of a bytes.Buffer the decoder makes no copy.
-	return walk{text: text, dec: jsontext.NewDecoder(bytes.NewBuffer(text))}
+// walks are used again for the room that their decoder has for names, without
+// which most of the time of reading a request goes into making it.
+var walks = sync.Pool{New: func() any { return new(walk) }}
+
+// startWalk begins at the start of text, which stays as it is until finish.
+func startWalk(text []byte) *walk {
+	w, _ := walks.Get().(*walk)
+	w.reset(text)
+	return w
+}
+
+// finish gives the walk up, and lets go of the text.
+func (w *walk) finish() {
+	w.reset(nil)
+	walks.Put(w)
+}
+
+func (w *walk) reset(text []byte) {
+	w.text, w.broken = text, false
+	w.in = *bytes.NewBuffer(text) // of which the decoder makes no copy
+	w.dec.Reset(&w.in)
 }
 
 // enter goes into the value that comes next if it is an object.
