@@ -13,6 +13,7 @@ import (
 	"github.com/spendonce/spendonce/internal/cli/credcmd"
 	"github.com/spendonce/spendonce/internal/cli/democmd"
 	"github.com/spendonce/spendonce/internal/cli/doctorcmd"
+	"github.com/spendonce/spendonce/internal/cli/leasecmd"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 )
 
@@ -81,6 +82,8 @@ everybody else gets the result, and nobody is logged out.`,
 	flags.StringVar(&app.ConfigPath, "config", "", "the configuration file (default ~/.config/spendonce/config.toml)")
 	root.AddCommand(app.Commands()...)
 	root.AddCommand(doctorcmd.Commands(app, Version)...)
+	leases := &leasecmd.App{Streams: s, StateDir: func() string { return app.StateDir }, Arm: app.Arm}
+	root.AddCommand(leases.Commands()...)
 	root.AddCommand(democmd.Command(s, app.Arm), completionCommand(s), versionCommand(s))
 	wrapArgs(root)
 	return root

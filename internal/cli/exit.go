@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/internal/cli/leasecmd"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/oauthflow"
 )
@@ -51,6 +52,9 @@ func exitCode(err error) int {
 		if errors.Is(err, e.kind) {
 			return e.code
 		}
+	}
+	if code, ok := leasecmd.ExitCode(err); ok {
+		return code
 	}
 	var answer *oauthflow.Error
 	if errors.As(err, &answer) && answer.Class == oauthflow.ClassTemporary {

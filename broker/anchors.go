@@ -1,0 +1,112 @@
+//go:build linux
+
+package broker
+
+import (
+	"sync"
+
+	"github.com/spendonce/spendonce/internal/ledger"
+	"github.com/spendonce/spendonce/peercred"
+)
+
+// anchors are the processes that sessions hang on, each with a descriptor
+// that tells when it exits and cannot come to mean another process.
+type anchors struct {
+	exited func(ledger.Anchor) // called, in a goroutine of its own, once for each that exits while kept
+
+	mu    sync.Mutex
+	kept  map[ledger.Anchor]*keptAnchor
+	watch sync.WaitGroup
+}
+
+type keptAnchor struct {
+	*peercred.Anchor
+	users int // registrations that are being decided
+}
+
+func newAnchors(exited func(ledger.Anchor)) *anchors {
+	return &anchors{exited: exited, kept: map[ledger.Anchor]*keptAnchor{}}
+}
+
+func keyOf(p peercred.Process) ledger.Anchor {
+	return ledger.Anchor{PID: p.PID, StartTime: p.StartTime}
+}
+
+// find returns the anchor of a session, or nil if it is not kept: then its
+// exit is being dealt with.
+func (s *anchors) find(key ledger.Anchor) *peercred.Anchor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.kept[key]; k != nil {
+		return k.Anchor
+	}
+	return nil
+}
+
+// alive reports whether a session's anchor runs. It asks the kernel: the
+// goroutine that waits for the exit may be late.
+func (s *anchors) alive(key ledger.Anchor) bool {
+	a := s.find(key)
+	return a != nil && !a.Exited()
+}
+
+// keep takes an anchor in, for as long as it runs, and reports false if one
+// with the same pid and start is kept already: then a is closed. Who keeps an
+// anchor for a registration says done afterwards.
+func (s *anchors) keep(a *peercred.Anchor, registering bool) {
+	key := keyOf(a.Process())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.kept[key]
+	if k == nil {
+		k = &keptAnchor{Anchor: a}
+		s.kept[key] = k
+		s.watch.Go(func() {
+			if a.Wait() == nil { // else it was closed
+				s.exited(key)
+			}
+		})
+	} else {
+		_ = a.Close()
+	}
+	if registering {
+		k.users++
+	}
+}
+
+// done ends a registration's hold; wanted says whether a session hangs on the
+// anchor.
+func (s *anchors) done(key ledger.Anchor, wanted func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.kept[key]; k != nil {
+		if k.users--; k.users == 0 && !wanted() {
+			s.drop(key)
+		}
+	}
+}
+
+// forget lets an anchor go whose sessions are gone, unless it is being
+// registered.
+func (s *anchors) forget(key ledger.Anchor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.kept[key]; k != nil && k.users == 0 {
+		s.drop(key)
+	}
+}
+
+func (s *anchors) drop(key ledger.Anchor) {
+	_ = s.kept[key].Close()
+	delete(s.kept, key)
+}
+
+// close lets all go and waits for those who watched them.
+func (s *anchors) close() {
+	s.mu.Lock()
+	for key := range s.kept {
+		s.drop(key)
+	}
+	s.mu.Unlock()
+	s.watch.Wait()
+}

@@ -1,0 +1,236 @@
+//go:build linux
+
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spendonce/spendonce/internal/durable"
+	"github.com/spendonce/spendonce/internal/ledger"
+	"github.com/spendonce/spendonce/internal/procfs"
+	"github.com/spendonce/spendonce/lease"
+	"github.com/spendonce/spendonce/peercred"
+)
+
+// Open does all that must be right before the first request: it judges
+// /proc and both directories, takes the state's lock and the socket's, reads
+// the state, drops what did not survive and commits that, and only then binds
+// the socket, 0600 from its first moment.
+//
+// An error is [ErrUnsafe], [ErrRunning], [ErrNotCommitted], one of
+// [lease.ErrSocketPath], or of the system; then nothing is held and no socket
+// was made.
+func Open(cfg Config) (_ *Server, err error) {
+	cfg = cfg.withDefaults()
+	if err := lease.CheckSocketPath(cfg.Socket); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, since: time.Now().UTC().Truncate(time.Second), ending: make(chan struct{})}
+	s.history = newHistory()
+	s.anchors = newAnchors(s.exited)
+	var undo []func()
+	defer func() {
+		if err != nil {
+			for i := len(undo) - 1; i >= 0; i-- {
+				undo[i]()
+			}
+		}
+	}()
+	if s.proc, err = procfs.Open(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
+	}
+	undo = append(undo, s.proc.Close)
+	boot, err := s.proc.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
+	}
+	s.prover = peercred.NewProver(s.proc)
+
+	if s.state, err = openPlace(cfg.StateDir, 0o022); err != nil {
+		return nil, err
+	}
+	undo = append(undo, s.state.Close)
+	undo = append(undo, s.anchors.close)
+	s.ledger, err = ledger.Open(s.state, ledger.Config{
+		BootID: boot, Alive: s.alive,
+		MaxSessions: cfg.MaxSessions, MaxTokens: cfg.MaxTokens, MaxBytes: cfg.MaxState,
+	})
+	if err != nil {
+		return nil, openingLedger(cfg, err)
+	}
+	undo = append(undo, func() { _ = s.ledger.Close() })
+	s.adopted()
+
+	if s.place, err = takeSocketPlace(cfg.Socket); err != nil {
+		return nil, err
+	}
+	undo = append(undo, s.place.close)
+	if cfg.Activated != nil {
+		s.listener, err = peercred.Activated(cfg.Activated)
+	} else {
+		s.listener, err = s.place.listen(filepath.Base(cfg.Socket))
+	}
+	if err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() { _ = s.listener.Close() })
+	if s.control, err = s.place.listen(controlName(cfg.Socket)); err != nil {
+		return nil, err
+	}
+	s.audit = newAuditLog(s.state, cfg.AuditLimit, cfg.Warn)
+	return s, nil
+}
+
+// alive is the ledger's question. While the state is being read, it looks for
+// the process and keeps it; afterwards every session's anchor is kept.
+func (s *Server) alive(session ledger.Session) bool {
+	if s.ledger == nil {
+		a, err := s.prover.OpenAnchor(processOf(session.Anchor))
+		if err != nil {
+			return false
+		}
+		s.anchors.keep(a, false)
+	}
+	return s.anchors.alive(session.Anchor)
+}
+
+// adopted deals with anchors that exited while the state was being read.
+func (s *Server) adopted() {
+	for _, session := range s.ledger.Sessions() {
+		if !s.anchors.alive(session.Anchor) {
+			s.exited(session.Anchor)
+		}
+	}
+}
+
+func openingLedger(cfg Config, err error) error {
+	path := filepath.Join(cfg.StateDir, ledger.StateFile)
+	switch {
+	case errors.Is(err, ledger.ErrHeld):
+		return fmt.Errorf("%w: it has %s%s; stop it, or use another --state-dir", ErrRunning, path, holder(cfg.StateDir, ledger.LockFile))
+	case errors.Is(err, ledger.ErrDamaged), errors.Is(err, ledger.ErrUnsafe):
+		return fmt.Errorf("%w: %w", ErrUnsafe, err)
+	default:
+		return fmt.Errorf("%w: %w", ErrNotCommitted, err)
+	}
+}
+
+// openPlace opens a directory that only we can change and nobody can replace,
+// making its missing last components.
+func openPlace(path string, forbidden uint32) (*durable.Dir, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("%w: the directory %q is not absolute", ErrUnsafe, path)
+	}
+	dir, err := durable.Disk{}.MakeDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
+	}
+	if err := durable.CheckPlace(path, forbidden); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
+	}
+	return dir, nil
+}
+
+// socketPlace is the socket's directory and the lock that makes one broker
+// the only one there.
+type socketPlace struct {
+	dir   *durable.Dir
+	lock  *durable.Kept
+	bound map[string]durable.ID // sockets we made
+}
+
+// takeSocketPlace takes the lock of a socket's path before the socket is
+// touched.
+func takeSocketPlace(socket string) (_ *socketPlace, err error) {
+	dir, err := openPlace(filepath.Dir(socket), 0o077)
+	if err != nil {
+		return nil, err
+	}
+	p := &socketPlace{dir: dir, bound: map[string]durable.ID{}}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	name := filepath.Base(socket) + ".lock"
+	if p.lock, err = dir.OpenKept(name); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
+	}
+	got, err := p.lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("%w: locking %s: %w", ErrUnsafe, dir.Join(name), err)
+	}
+	if !got {
+		return nil, fmt.Errorf("%w: it has %s%s; stop it, or use another --socket", ErrRunning, socket, holder(dir.Path(), name))
+	}
+	return p, nil
+}
+
+// listen binds a socket in the place of one that a dead broker left: who has
+// the lock knows that nobody serves it.
+func (p *socketPlace) listen(name string) (*peercred.Listener, error) {
+	path := p.dir.Join(name)
+	f, err := p.dir.Look(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
+	case f.Type.Type() != fs.ModeSocket || int(f.UID) != os.Geteuid():
+		return nil, fmt.Errorf("%w: %s is no socket of ours; move it away, or use another --socket", ErrUnsafe, path)
+	default:
+		if err := p.dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
+		}
+	}
+	l, err := peercred.Listen(path)
+	if err != nil {
+		return nil, err
+	}
+	if id, err := p.dir.Stat(name); err == nil {
+		p.bound[name] = id
+	}
+	return l, nil
+}
+
+// close unlinks the sockets that are still ours, then lets the lock go.
+func (p *socketPlace) close() {
+	for name, ours := range p.bound {
+		if now, err := p.dir.Stat(name); err == nil && now.Dev == ours.Dev && now.Ino == ours.Ino && now.CtimeNsec == ours.CtimeNsec {
+			_ = p.dir.Remove(name)
+		}
+	}
+	if p.lock != nil {
+		p.lock.Close()
+	}
+	p.dir.Close()
+}
+
+// holder says who has a lock, as far as /proc/locks tells: for a message
+// only.
+func holder(dir, lock string) string {
+	d, err := durable.Disk{}.OpenDir(dir)
+	if err != nil {
+		return ""
+	}
+	defer d.Close()
+	k, err := d.OpenKeptReadOnly(lock)
+	if err != nil {
+		return ""
+	}
+	defer k.Close()
+	held, by, _ := k.Holder()
+	switch {
+	case !held || by.PID == 0:
+		return ""
+	case by.Stopped:
+		return fmt.Sprintf(" (process %d, which is stopped: 'kill -CONT %d' lets it go on)", by.PID, by.PID)
+	default:
+		return fmt.Sprintf(" (process %d)", by.PID)
+	}
+}

@@ -1,0 +1,216 @@
+//go:build linux
+
+package broker
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/spendonce/spendonce/internal/ledger"
+	"github.com/spendonce/spendonce/internal/wire"
+	"github.com/spendonce/spendonce/peercred"
+)
+
+// buffers hold frames while they are read and judged, and answers while they
+// are written.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
+
+// serve answers one connection. The order of its checks is the protocol's:
+// the first that fails names the code.
+func (s *Server) serve(c *peercred.Conn, accepted time.Time) {
+	defer c.Close()
+	peer := c.Peer()
+	d := &decision{PID: peer.PID, UID: peer.UID}
+	if err := c.Refusal(); err != nil {
+		s.answer(c, d, accepted, wire.CodePeerRefused, err, wire.Answer{})
+		return
+	}
+	deadline := accepted.Add(s.cfg.Deadline)
+	_ = c.SetReadDeadline(deadline)
+	buf, _ := buffers.Get().(*[]byte)
+	frame, code, err := wire.ReadFrame(c, (*buf)[:0])
+	if cap(frame) > cap(*buf) {
+		*buf = frame
+	}
+	defer buffers.Put(buf)
+	if err != nil {
+		return // the caller has gone: nobody to answer, and nothing was asked
+	}
+	if code != "" {
+		s.answer(c, d, accepted, code, nil, wire.Answer{})
+		return
+	}
+	q, code := wire.ParseRequest(frame)
+	clear(frame) // it may hold a token
+	d.Action = q.Action
+	if code != "" {
+		s.answer(c, d, accepted, code, nil, wire.Answer{})
+		return
+	}
+	d.Session, d.Token, d.Generation = idPrefix(q.SessionID), idPrefix(q.Token), &q.Generation
+	a, code, reason := s.decide(c, q, d, deadline)
+	s.answer(c, d, accepted, code, reason, a)
+}
+
+// answer writes a decision down and sends it.
+func (s *Server) answer(c *peercred.Conn, d *decision, accepted time.Time, code wire.Code, reason error, a wire.Answer) {
+	a.Code = code
+	now := time.Now()
+	d.Time, d.Code, d.Micros = now.UTC(), code, now.Sub(accepted).Microseconds()
+	if reason != nil {
+		d.Reason = reason.Error()
+	}
+	if code == "" {
+		d.Code = codeOK
+		if d.Action == wire.MintToken {
+			d.Token = idPrefix(a.Token)
+		}
+		if d.Action == wire.RegisterAnchor {
+			d.Session = idPrefix(a.SessionID)
+		}
+	}
+	s.audit.add(d)
+	s.history.note(d)
+	_ = c.SetWriteDeadline(now.Add(s.cfg.AnswerBound))
+	var space [512]byte
+	_, _ = c.Write(a.Append(space[:0], d.Action)) // who does not read has had its answer
+	clear(space[:])
+}
+
+// decide judges a request that is well-formed, from the peer on.
+func (s *Server) decide(c *peercred.Conn, q wire.Request, d *decision, deadline time.Time) (wire.Answer, wire.Code, error) {
+	if err := c.Verify(); err != nil {
+		return wire.Answer{}, wire.CodePeerRefused, err
+	}
+	if q.Action == wire.RegisterAnchor {
+		return s.register(c, q, d, deadline)
+	}
+	session, ok := s.ledger.Session(q.SessionID)
+	if !ok {
+		return wire.Answer{}, wire.CodeSessionUnknown, nil
+	}
+	anchor := s.anchors.find(session.Anchor)
+	if anchor == nil || anchor.Exited() {
+		return wire.Answer{}, wire.CodeSessionUnknown, peercred.ErrAnchorExited
+	}
+	chain, err := s.prover.Descends(c, anchor)
+	d.Chain = hops(chain)
+	if len(chain) > 0 {
+		d.StartTime = chain[0].StartTime
+	}
+	if err != nil {
+		return wire.Answer{}, codeOfDescent(err), err
+	}
+	if !time.Now().Before(deadline) {
+		return wire.Answer{}, wire.CodeDeadlineExceeded, nil
+	}
+	var a wire.Answer
+	switch q.Action {
+	case wire.Authenticate:
+		err = s.ledger.Authenticate(q.SessionID, q.Generation)
+		a = wire.Answer{SessionID: q.SessionID, Generation: q.Generation}
+	case wire.MintToken:
+		a.Token, err = s.ledger.Mint(deadline, q.SessionID, q.Generation, ledger.Binding(q.Binding))
+	case wire.ConsumeToken:
+		// The generation is judged before the token's spelling.
+		if err = s.ledger.Authenticate(q.SessionID, q.Generation); err != nil {
+			break
+		}
+		if !wire.ValidID(q.Token.Reveal()) {
+			return wire.Answer{}, wire.CodeTokenMalformed, nil
+		}
+		var b ledger.Binding
+		b, err = s.ledger.Consume(deadline, q.SessionID, q.Generation, q.Token)
+		a.Binding = wire.Binding(b)
+	default:
+		return wire.Answer{}, wire.CodeActionUnknown, nil
+	}
+	if err != nil {
+		return wire.Answer{}, codeOfLedger(err), reasonOf(err)
+	}
+	return a, "", nil
+}
+
+// register makes the caller an anchor.
+func (s *Server) register(c *peercred.Conn, q wire.Request, d *decision, deadline time.Time) (wire.Answer, wire.Code, error) {
+	caller, err := s.prover.Identify(c)
+	if err != nil {
+		return wire.Answer{}, wire.CodePeerRefused, err
+	}
+	d.StartTime = caller.StartTime
+	key := keyOf(caller)
+	if old := s.anchors.find(key); old != nil && old.Exited() {
+		// A process that had this pid in this very clock tick has exited, and
+		// we have not come to its end yet.
+		if err := s.prune(key); err != nil {
+			return wire.Answer{}, wire.CodeStateUnavailable, err
+		}
+	}
+	anchor, err := c.Anchor(caller)
+	if err != nil {
+		return wire.Answer{}, wire.CodePeerRefused, err
+	}
+	s.anchors.keep(anchor, true)
+	peer := c.Peer()
+	session, err := s.ledger.Register(deadline, key, peer.UID, peer.GID, q.Generation)
+	s.anchors.done(key, func() bool { return s.hasSession(key) })
+	if err == nil {
+		if a := s.anchors.find(key); a == nil || a.Exited() {
+			s.exited(key) // it exited while it was registered
+		}
+		return wire.Answer{SessionID: session.ID, Generation: session.Generation}, "", nil
+	}
+	return wire.Answer{}, codeOfLedger(err), reasonOf(err)
+}
+
+func (s *Server) hasSession(key ledger.Anchor) bool {
+	_, ok := s.ledger.SessionOf(key)
+	return ok
+}
+
+func codeOfDescent(err error) wire.Code {
+	switch {
+	case errors.Is(err, peercred.ErrAnchorExited):
+		return wire.CodeSessionUnknown
+	case errors.Is(err, peercred.ErrAncestryChanged):
+		return wire.CodeAncestryChanged
+	case errors.Is(err, peercred.ErrNotDescendant):
+		return wire.CodeNotDescendant
+	default: // a lookup that failed gives nobody an identity
+		return wire.CodePeerRefused
+	}
+}
+
+var ledgerCodes = []struct {
+	kind error
+	code wire.Code
+}{
+	{ledger.ErrSessionUnknown, wire.CodeSessionUnknown},
+	{ledger.ErrGenerationStale, wire.CodeGenerationStale},
+	{ledger.ErrGenerationUnknown, wire.CodeGenerationUnknown},
+	{ledger.ErrTokenReplay, wire.CodeTokenReplay},
+	{ledger.ErrTokenCapacity, wire.CodeTokenCapacity},
+	{ledger.ErrSessionCapacity, wire.CodeSessionCapacity},
+	{ledger.ErrTooLarge, wire.CodeStateTooLarge},
+	{ledger.ErrDeadline, wire.CodeDeadlineExceeded},
+}
+
+// codeOfLedger: what is not listed is a commit that failed, or a broker that
+// is ending.
+func codeOfLedger(err error) wire.Code {
+	for _, c := range ledgerCodes {
+		if errors.Is(err, c.kind) {
+			return c.code
+		}
+	}
+	return wire.CodeStateUnavailable
+}
+
+// reasonOf keeps the reason where the code does not say it all.
+func reasonOf(err error) error {
+	if codeOfLedger(err) == wire.CodeStateUnavailable {
+		return err
+	}
+	return nil
+}

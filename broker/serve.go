@@ -1,0 +1,197 @@
+//go:build linux
+
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/spendonce/spendonce/internal/durable"
+	"github.com/spendonce/spendonce/internal/ledger"
+	"github.com/spendonce/spendonce/internal/procfs"
+	"github.com/spendonce/spendonce/internal/wire"
+	"github.com/spendonce/spendonce/peercred"
+)
+
+// Server is a broker that has its state, its locks and its socket.
+type Server struct {
+	cfg      Config
+	proc     *procfs.FS
+	prover   *peercred.Prover
+	ledger   *ledger.Ledger
+	anchors  *anchors
+	audit    *auditLog
+	history  *history
+	state    *durable.Dir
+	place    *socketPlace
+	listener *peercred.Listener
+	control  *peercred.Listener
+
+	since   time.Time
+	ending  chan struct{} // closed by Close
+	open    sync.WaitGroup
+	pruning sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// Serve answers until ctx ends; then it takes no further connection, lets
+// those that are open end, each within its deadline, finishes the running
+// commit, and returns nil. It may be called once, and closes the server.
+func (s *Server) Serve(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		_ = s.listener.Close()
+		_ = s.control.Close()
+	})
+	defer stop()
+	var controlling sync.WaitGroup
+	controlling.Go(func() {
+		if err := s.accept(ctx, s.control, newGate(controlConnections, controlConnections), s.serveControl); err != nil {
+			s.cfg.Warn(fmt.Sprintf("'lease status' and 'lease why' are not answered any more: %v", err))
+		}
+	})
+	err := s.accept(ctx, s.listener, newGate(s.cfg.MaxConnections, s.cfg.MaxPerProcess), s.serve)
+	_ = s.control.Close()
+	controlling.Wait()
+	s.open.Wait()
+	return errors.Join(err, s.Close())
+}
+
+// accept hands every connection of a listener to a goroutine of its own, as
+// long as there is room for it.
+func (s *Server) accept(ctx context.Context, l *peercred.Listener, gate *gate, serve func(*peercred.Conn, time.Time)) error {
+	for pause := time.Duration(0); ; {
+		c, err := l.Accept()
+		switch {
+		case err == nil:
+		case errors.Is(err, net.ErrClosed):
+			return nil //nolint:nilerr // that is how it ends
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
+			// The connection stays in the queue until a descriptor is free.
+			if pause == 0 {
+				s.cfg.Warn(fmt.Sprintf("no further connection can be taken for now: %v", err))
+			}
+			pause = min(max(2*pause, 5*time.Millisecond), 200*time.Millisecond)
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+			continue
+		case errors.Is(err, unix.ECONNABORTED):
+			continue
+		default:
+			return fmt.Errorf("taking a connection: %w", err)
+		}
+		pause = 0
+		accepted := time.Now()
+		pid := c.Peer().PID
+		if !gate.enter(pid) {
+			d := &decision{PID: pid, UID: c.Peer().UID}
+			s.answer(c, d, accepted, wire.CodeBusy, nil, wire.Answer{})
+			_ = c.Close()
+			continue
+		}
+		s.open.Go(func() {
+			defer gate.leave(pid)
+			serve(c, accepted)
+		})
+	}
+}
+
+// gate counts the connections that are open, in all and of each process.
+type gate struct {
+	most, mostOfOne int
+
+	mu    sync.Mutex
+	total int
+	of    map[int]int // by pid
+}
+
+func newGate(most, mostOfOne int) *gate {
+	return &gate{most: most, mostOfOne: mostOfOne, of: map[int]int{}}
+}
+
+// enter counts a connection, if there is room for it.
+func (g *gate) enter(pid int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.total >= g.most || g.of[pid] >= g.mostOfOne {
+		return false
+	}
+	g.total++
+	g.of[pid]++
+	return true
+}
+
+func (g *gate) leave(pid int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.total--
+	if g.of[pid]--; g.of[pid] == 0 {
+		delete(g.of, pid)
+	}
+}
+
+// exited drops the sessions of an anchor that is gone, in the background and
+// until it works: nobody is waiting, and till then they are unknown anyway.
+func (s *Server) exited(key ledger.Anchor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.pruning.Go(func() {
+		for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
+			err := s.prune(key)
+			if err == nil || errors.Is(err, ledger.ErrClosed) {
+				return
+			}
+			select {
+			case <-time.After(pause):
+			case <-s.ending:
+				return
+			}
+		}
+	})
+}
+
+// prune drops the session of an anchor that has exited.
+func (s *Server) prune(key ledger.Anchor) error {
+	if session, ok := s.ledger.SessionOf(key); ok {
+		if err := s.ledger.Prune(session.ID); err != nil {
+			return err
+		}
+	}
+	s.anchors.forget(key)
+	return nil
+}
+
+// Close gives everything back: the running commit ends first. A socket that
+// this server bound is removed, if it still is the one.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	already := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if already {
+		return nil
+	}
+	close(s.ending)
+	_ = s.listener.Close()
+	_ = s.control.Close()
+	s.pruning.Wait()
+	err := s.ledger.Close()
+	s.anchors.close()
+	s.audit.close()
+	s.place.close()
+	s.state.Close()
+	s.proc.Close()
+	return err
+}

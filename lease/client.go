@@ -1,0 +1,221 @@
+//go:build linux
+
+package lease
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/spendonce/spendonce/internal/durable"
+	"github.com/spendonce/spendonce/internal/wire"
+	"github.com/spendonce/spendonce/peercred"
+)
+
+var (
+	// ErrNoBroker says that nobody listens at the socket. Nothing was sent.
+	ErrNoBroker = errors.New("no broker is running")
+	// ErrUnsafeServer says that the socket, or a directory that leads to it,
+	// could be another user's. Nothing was sent.
+	ErrUnsafeServer = errors.New("the broker's socket is not safe")
+	// ErrOutcomeUnknown says that the request was sent and no answer came. A
+	// token that was to be consumed must be taken as spent: it may have been,
+	// and asking again would tell a replay from an accident no better.
+	ErrOutcomeUnknown = errors.New("the broker gave no answer, so the outcome is unknown")
+)
+
+// Client asks a broker. The zero value asks the one at [DefaultSocket]. It
+// holds no connection: every call makes one, and may be made from any
+// goroutine.
+//
+// Errors are a [Refusal], one of the sentinels beside it, or the end of the
+// context.
+type Client struct {
+	// Socket is the path the broker listens at; empty: [DefaultSocket].
+	Socket string
+	// Timeout bounds a call whose context has no deadline, retries included
+	// [10 s].
+	Timeout time.Duration
+	// Retries is how often a call is made again after a refusal that says
+	// that nothing happened (see [Refusal.Retry]) [3]; negative: never.
+	Retries int
+}
+
+// RegisterAnchor makes this process the anchor of a session and returns it.
+// The same generation again returns the same session; a higher one keeps the
+// id and revokes every token of before; a lower one is [ErrGenerationStale].
+// The session ends when this process exits.
+func (c *Client) RegisterAnchor(ctx context.Context, generation uint64) (Session, error) {
+	a, err := c.call(ctx, wire.Request{Action: wire.RegisterAnchor, Generation: generation})
+	if err != nil {
+		return Session{}, err
+	}
+	return Session{ID: a.SessionID, Generation: a.Generation}, nil
+}
+
+// Authenticate proves that this process is the session's anchor or descends
+// from it, and that the session has this generation. It changes nothing.
+func (c *Client) Authenticate(ctx context.Context, s Session) error {
+	_, err := c.call(ctx, wire.Request{Action: wire.Authenticate, SessionID: s.ID, Generation: s.Generation})
+	return err
+}
+
+// Mint returns a new token that one process of the session can consume once,
+// while the session has this generation. When it returns, the token is on the
+// broker's disk.
+func (c *Client) Mint(ctx context.Context, s Session, b Binding) (Secret, error) {
+	a, err := c.call(ctx, wire.Request{Action: wire.MintToken, SessionID: s.ID, Generation: s.Generation, Binding: wire.Binding(b)})
+	return a.Token, err
+}
+
+// Consume spends a token and returns what it was minted for. Of all calls for
+// one token, in all processes and over all crashes, at most one returns nil;
+// every other is [ErrTokenReplay], or [ErrOutcomeUnknown] where the answer was
+// lost.
+func (c *Client) Consume(ctx context.Context, s Session, token Secret) (Binding, error) {
+	a, err := c.call(ctx, wire.Request{Action: wire.ConsumeToken, SessionID: s.ID, Generation: s.Generation, Token: token})
+	return Binding(a.Binding), err
+}
+
+// call sends a request, again where that is safe.
+func (c *Client) call(ctx context.Context, q wire.Request) (wire.Answer, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		timeout := c.Timeout
+		if timeout <= 0 {
+			timeout = 10 * time.Second
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	path := c.Socket
+	if path == "" {
+		var err error
+		if path, err = DefaultSocket(); err != nil {
+			return wire.Answer{}, err
+		}
+	} else if err := CheckSocketPath(path); err != nil {
+		return wire.Answer{}, err
+	}
+	retries := c.Retries
+	if retries == 0 {
+		retries = 3
+	}
+	for try := 0; ; try++ {
+		a, err := exchange(ctx, path, q)
+		var refusal Refusal
+		if err == nil || try >= retries || !errors.As(err, &refusal) || !refusal.Retry() {
+			return a, err
+		}
+		// 10, 20, 40 ms and as much again by chance: a crowd that was turned
+		// away together must not come back together.
+		pause := time.Duration(10<<try) * time.Millisecond
+		select {
+		case <-time.After(pause + rand.N(pause)): //nolint:gosec // spreads load, keeps no secret
+		case <-ctx.Done():
+			return a, err
+		}
+	}
+}
+
+// exchange makes one connection, sends one request and reads one answer.
+func exchange(ctx context.Context, path string, q wire.Request) (wire.Answer, error) {
+	conn, err := Dial(ctx, path)
+	if err != nil {
+		return wire.Answer{}, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+
+	// A refusal may come before the request was read: then writing fails, and
+	// the answer is there all the same.
+	_, sendErr := conn.Write(q.Append(make([]byte, 0, 512)))
+	if sendErr == nil {
+		sendErr = conn.CloseWrite()
+	}
+	answer, err := wire.ReadAnswer(&untilReset{conn: conn}, q.Action)
+	switch {
+	case err == nil && answer.Code != "":
+		return wire.Answer{}, Refusal(answer.Code)
+	case err == nil:
+		return answer, nil
+	case q.Action == wire.Authenticate || q.Action == wire.RegisterAnchor:
+		// Asking again is harmless.
+		if ctx.Err() != nil {
+			return wire.Answer{}, fmt.Errorf("waiting for the broker's answer: %w", context.Cause(ctx))
+		}
+		return wire.Answer{}, fmt.Errorf("reading the broker's answer: %w", errors.Join(err, sendErr))
+	case ctx.Err() != nil:
+		return wire.Answer{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, context.Cause(ctx))
+	default:
+		return wire.Answer{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, errors.Join(err, sendErr))
+	}
+}
+
+// Dial connects to a socket that is ours and that nobody could have put in
+// the place of another. The errors are [ErrNoBroker], [ErrUnsafeServer] and
+// [ErrBusy].
+func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
+	if err := durable.CheckPlace(filepath.Dir(path), 0o022); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, noBroker(path, err)
+		}
+		return nil, fmt.Errorf("%w: %w", ErrUnsafeServer, err)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	switch {
+	case errors.Is(err, unix.EAGAIN): // its queue of connections is full
+		return nil, ErrBusy
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
+		return nil, noBroker(path, err)
+	case err != nil:
+		return nil, fmt.Errorf("connecting to the broker: %w", err)
+	}
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		_ = conn.Close()
+		return nil, fmt.Errorf("connecting to the broker: %w", ErrUnsafeServer)
+	}
+	server, err := peercred.DialedServer(unixConn)
+	if err == nil && int(server.UID) != os.Geteuid() {
+		err = fmt.Errorf("%w: user %d listens at %s", ErrUnsafeServer, server.UID, path)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return unixConn, nil
+}
+
+func noBroker(path string, err error) error {
+	return fmt.Errorf("%w at %s: 'spendonce lease serve --detach' starts one, and so does 'spendonce lease run' (%w)", ErrNoBroker, path, err)
+}
+
+// untilReset reads what was sent before the server closed with our request
+// unread: behind a whole line, that is an end like any other.
+type untilReset struct {
+	conn *net.UnixConn
+	line bool // the last byte was a newline
+}
+
+func (r *untilReset) Read(p []byte) (int, error) {
+	n, err := r.conn.Read(p)
+	if n > 0 {
+		r.line = bytes.HasSuffix(p[:n], []byte("\n"))
+	}
+	if err != nil && r.line && errors.Is(err, unix.ECONNRESET) {
+		err = io.EOF
+	}
+	return n, err
+}
