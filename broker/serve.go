@@ -72,7 +72,7 @@ func (s *Server) accept(ctx context.Context, l *peercred.Listener, gate *gate, s
 		switch {
 		case err == nil:
 		case errors.Is(err, net.ErrClosed):
-			return nil //nolint:nilerr // that is how it ends
+			return nil
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
 			// The connection stays in the queue until a descriptor is free.
 			if pause == 0 {

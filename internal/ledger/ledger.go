@@ -126,6 +126,7 @@ type Ledger struct {
 	mu      sync.Mutex
 	queue   []*request
 	closing bool
+	want int
 	stats   Stats
 }
 

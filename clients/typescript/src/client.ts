@@ -199,7 +199,7 @@ function noAnswer(fault: unknown, received: Uint8Array, flaw: string): Error {
     return new AnswerInvalidError(`what the broker answered breaks the protocol: ${flaw}`);
   }
   const how = (fault as NodeJS.ErrnoException | undefined)?.code ?? "it closed the connection";
-  return new LeaseUnavailableError(`the broker gave no answer (${how})`, { cause: fault });
+  return new LeaseUnavailableError(`the broker gave no answer (${how})`, fault === undefined ? {} : { cause: fault });
 }
 
 function wire({ sessionId, generation }: Identity): object {

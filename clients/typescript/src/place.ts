@@ -9,9 +9,6 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** The kernel's bound on the path of a socket, less its final zero. */
 const maxSocketPath = 107;
 
-/** As many links as the kernel follows. */
-const maxLinks = 40;
-
 /** Where the broker of this user listens if nothing says otherwise. */
 export function defaultSocket(env: Environment): string {
   const below = (dir: string | undefined, name: string) => (dir && isAbsolute(dir) ? join(dir, name) : undefined);
@@ -125,15 +122,14 @@ function doubtOfDirectory(directory: string): string | undefined {
   if (last.uid !== user()) return `${directory} belongs to user ${last.uid}`;
   if (last.mode & 0o022) return `others may write to ${directory}`;
 
+  // The kernel has just followed this way, so its links have an end.
   const way = ["/", ...dirname(directory).split("/")];
   let at = "/";
-  let links = 0;
   for (let name = way.shift(); name !== undefined; name = way.shift()) {
     const next = name === ".." ? dirname(at) : join(at, name);
     const step = lstatSync(next);
     if (step.uid !== 0 && step.uid !== user()) return `${next}, on the way to it, belongs to user ${step.uid}`;
     if (step.isSymbolicLink()) {
-      if (++links > maxLinks) return `too many links lead to ${directory}`;
       const target = readlinkSync(next);
       way.unshift(...target.split("/"));
       if (isAbsolute(target)) at = "/";
