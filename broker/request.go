@@ -91,7 +91,7 @@ func (s *Server) decide(c *peercred.Conn, q wire.Request, d *decision, deadline 
 		return wire.Answer{}, wire.CodeSessionUnknown, nil
 	}
 	anchor := s.anchors.find(session.Anchor)
-	if anchor == nil || anchor.Exited() {
+	if anchor == nil {
 		return wire.Answer{}, wire.CodeSessionUnknown, peercred.ErrAnchorExited
 	}
 	chain, err := s.prover.Descends(c, anchor)

@@ -167,11 +167,8 @@ func exchange(ctx context.Context, path string, q wire.Request) (wire.Answer, er
 // the place of another. The errors are [ErrNoBroker], [ErrUnsafeServer] and
 // [ErrBusy].
 func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
-	if err := durable.CheckPlace(filepath.Dir(path), 0o022); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, noBroker(path, err)
-		}
-		return nil, fmt.Errorf("%w: %w", ErrUnsafeServer, err)
+	if err := checkDirectory(filepath.Dir(path)); err != nil {
+		return nil, err
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	switch {
@@ -196,6 +193,26 @@ func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
 		return nil, err
 	}
 	return unixConn, nil
+}
+
+// checkDirectory judges where the socket is. Who could redirect us by a
+// directory above it still needs a server that runs as our user, which the
+// kernel tells once we are connected.
+func checkDirectory(path string) error {
+	f, err := durable.LookAt(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return noBroker(path, err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUnsafeServer, err)
+	case !f.Type.IsDir():
+		return fmt.Errorf("%w: %s is no directory, or a link to one", ErrUnsafeServer, path)
+	case int(f.UID) != os.Geteuid():
+		return fmt.Errorf("%w: directory %s belongs to user %d", ErrUnsafeServer, path, f.UID)
+	case f.Mode&0o022 != 0:
+		return fmt.Errorf("%w: directory %s has mode %#o, which lets others write to it", ErrUnsafeServer, path, f.Mode)
+	}
+	return nil
 }
 
 func noBroker(path string, err error) error {
