@@ -1,6 +1,7 @@
 // Package spendoncetest is a kit for testing programs that share an OAuth
 // session whose refresh token is good for one use: a strict authorization
-// server, with the resource that it protects, scripted and counted.
+// server, with the resource that it protects, scripted and counted; and
+// programs whose tokens a lease broker grants.
 //
 //	s, err := spendoncetest.StartTokenServer(spendoncetest.TokenServerConfig{})
 //	session := s.NewSession("alice")       // or sign in: Person.Authorize
@@ -20,6 +21,9 @@
 // [TokenServer.WaitFor]); then open the gate. At [Before] the dead client has
 // spent nothing, at [After] its token is spent and the answer is lost.
 // Scripted answers ([Answer]) do the rest of what servers do in the field.
+//
+// On Linux there is a lease broker too, with a socket and a state directory of
+// its own: see StartBroker.
 //
 // The package spendoncetest/canary searches outputs and files for secrets.
 //
