@@ -191,11 +191,12 @@ func (w *writer) replace(s *state) error {
 
 var gatherBound, _ = time.ParseDuration(os.Getenv("GATHER"))
 
-
 var ExpectHook func() int
 
 func (l *Ledger) gather(last int) {
-	if ExpectHook == nil || ExpectHook() == 0 { return }
+	if ExpectHook == nil || ExpectHook() == 0 {
+		return
+	}
 	t := time.NewTimer(gatherBound)
 	defer t.Stop()
 	for ExpectHook() > 0 {

@@ -126,7 +126,7 @@ type Ledger struct {
 	mu      sync.Mutex
 	queue   []*request
 	closing bool
-	want int
+	want    int
 	stats   Stats
 }
 
