@@ -49,11 +49,11 @@ func BenchmarkRaw(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		unix.Pwrite(f, content, 0)
+		_, _ = unix.Pwrite(f, content, 0)
 		if err := unix.Fsync(f); err != nil {
 			b.Fatal(err)
 		}
-		unix.Renameat(fd, name, fd, "x")
+		_ = unix.Renameat(fd, name, fd, "x")
 		unix.Close(f)
 		if err := unix.Fsync(fd); err != nil {
 			b.Fatal(err)

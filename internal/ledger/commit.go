@@ -5,7 +5,6 @@ package ledger
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -17,9 +16,6 @@ func (l *Ledger) serve() {
 	defer close(l.ended)
 	for range l.wake {
 		for {
-			if gatherBound > 0 {
-				l.gather(0)
-			}
 			batch, open := l.admit(time.Now())
 			if len(batch) > 0 {
 				l.settle(batch)
@@ -187,23 +183,4 @@ func (w *writer) replace(s *state) error {
 	}
 	w.doubt = false
 	return nil
-}
-
-var gatherBound, _ = time.ParseDuration(os.Getenv("GATHER"))
-
-var ExpectHook func() int
-
-func (l *Ledger) gather(last int) {
-	if ExpectHook == nil || ExpectHook() == 0 {
-		return
-	}
-	t := time.NewTimer(gatherBound)
-	defer t.Stop()
-	for ExpectHook() > 0 {
-		select {
-		case <-l.wake:
-		case <-t.C:
-			return
-		}
-	}
 }

@@ -126,7 +126,6 @@ type Ledger struct {
 	mu      sync.Mutex
 	queue   []*request
 	closing bool
-	want    int
 	stats   Stats
 }
 

@@ -98,6 +98,12 @@ func replaced(in string, pairs ...string) string {
 	return in
 }
 
+// before is what stands in front of the first mark.
+func before(in, mark string) string {
+	in, _, _ = strings.Cut(in, mark)
+	return in
+}
+
 // damagedFiles break one thing each.
 func damagedFiles() map[string]string {
 	good := goodFile()
@@ -227,7 +233,7 @@ func damagedFiles() map[string]string {
 		"source null":          replaced(good, `"sha256:0"`, `null`),
 		"source escaped":       replaced(good, `"sha256:0"`, `"sha256:\u0030"`),
 		"payload escaped more": replaced(good, `\"\\<`, `\"\\\u003c`),
-		"binding null":         replaced(good, one, one[:strings.Index(one, `{"compaction`)]+`null,"consumed":false}`),
+		"binding null":         replaced(good, one, before(one, `{"compaction`)+`null,"consumed":false}`),
 		"binding in a list":    replaced(good, one, replaced(one, `{"compaction`, `[{"compaction`, `1},`, `1}],`)),
 	}
 	// each member once missing
@@ -239,7 +245,7 @@ func damagedFiles() map[string]string {
 		files["without "+m] = replaced(good, m, "")
 	}
 	files["without sessions"] = replaced(good, `"sessions":[`+first+`,`+second+`],`, "")
-	files["without tokens"] = good[:strings.Index(good, `,"tokens"`)] + "}"
+	files["without tokens"] = before(good, `,"tokens"`) + "}"
 	files["without a token's session"] = replaced(good, one, replaced(one, `"session_id":"`+id1+`",`, ""))
 	files["without a token's generation"] = replaced(good, one, replaced(one, `"runtime_generation":3,`, ""))
 	return files
@@ -305,7 +311,7 @@ func TestARefusalNamesThePlace(t *testing.T) {
 
 // What stands in the place of the state file is judged without waiting.
 func TestWhatIsNoFileOfOursIsRefused(t *testing.T) {
-	for name, make := range map[string]func(t *testing.T, file string){
+	for name, place := range map[string]func(t *testing.T, file string){
 		"a FIFO":      func(t *testing.T, file string) { must(t, unix.Mkfifo(file, 0o600)) },
 		"a directory": func(t *testing.T, file string) { must(t, os.Mkdir(file, 0o700)) },
 		"a link": func(t *testing.T, file string) {
@@ -327,7 +333,7 @@ func TestWhatIsNoFileOfOursIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := t.TempDir()
-			make(t, stateFile(path))
+			place(t, stateFile(path))
 			refusedAsUnsafe(t, path)
 		})
 	}
@@ -384,7 +390,7 @@ func TestADeviceAndAStrangersFileAreRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make devices and give files away")
 	}
-	for name, make := range map[string]func(t *testing.T, file string){
+	for name, place := range map[string]func(t *testing.T, file string){
 		"a device": func(t *testing.T, file string) {
 			must(t, unix.Mknod(file, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5)))) // never ends
 		},
@@ -395,19 +401,19 @@ func TestADeviceAndAStrangersFileAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := t.TempDir()
-			make(t, stateFile(path))
+			place(t, stateFile(path))
 			refusedAsUnsafe(t, path)
 		})
 	}
 }
 
 func TestALockFileThatIsNoFileIsRefused(t *testing.T) {
-	for name, make := range map[string]func(file string) error{
+	for name, place := range map[string]func(file string) error{
 		"a FIFO": func(file string) error { return unix.Mkfifo(file, 0o600) },
 		"a link": func(file string) error { return os.Symlink("/dev/null", file) },
 	} {
 		path := t.TempDir()
-		must(t, make(filepath.Join(path, ledger.LockFile)))
+		must(t, place(filepath.Join(path, ledger.LockFile)))
 		_, err := ledger.Open(openDir(t, durable.Disk{}, path), ledger.Config{BootID: thisBoot})
 		wantError(t, name, err, ledger.ErrUnsafe)
 		if names := namesIn(t, path); len(names) != 1 {

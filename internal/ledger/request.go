@@ -103,6 +103,7 @@ func (l *Ledger) do(deadline time.Time, o op) result {
 	if err := l.enqueue(r); err != nil {
 		return result{err: err}
 	}
+	l.rouse()
 	if deadline.IsZero() {
 		<-r.done
 		return r.result
@@ -130,9 +131,6 @@ func (l *Ledger) enqueue(r *request) error {
 		return ErrDeadline
 	}
 	l.queue = append(l.queue, r)
-	if len(l.queue) >= l.want {
-		l.rouse()
-	}
 	return nil
 }
 
