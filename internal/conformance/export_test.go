@@ -1,0 +1,22 @@
+//go:build linux
+
+package conformance
+
+import "context"
+
+// CheckNames returns the rule of each check by its name.
+func CheckNames() map[string]string {
+	names := map[string]string{}
+	for _, c := range allChecks() {
+		names[c.name] = c.rule
+	}
+	return names
+}
+
+// CheckCount counts the checks, which names must tell apart.
+func CheckCount() int { return len(allChecks()) }
+
+// RunOnly is Run with the checks that keep picks by name.
+func RunOnly(ctx context.Context, cfg Config, keep func(name string) bool) (Report, error) {
+	return run(ctx, cfg, func(c check) bool { return keep(c.name) })
+}
