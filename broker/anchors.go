@@ -12,11 +12,11 @@ import (
 // anchors are the processes that sessions hang on, each with a descriptor
 // that tells when it exits and cannot come to mean another process.
 type anchors struct {
-	exited func(ledger.Anchor) // called, in a goroutine of its own, once for each that exits while kept
-
-	mu    sync.Mutex
-	kept  map[ledger.Anchor]*keptAnchor
 	watch sync.WaitGroup
+
+	mu     sync.Mutex
+	kept   map[ledger.Anchor]*keptAnchor
+	exited func(ledger.Anchor) // nil until start
 }
 
 type keptAnchor struct {
@@ -24,8 +24,26 @@ type keptAnchor struct {
 	users int // registrations that are being decided
 }
 
-func newAnchors(exited func(ledger.Anchor)) *anchors {
-	return &anchors{exited: exited, kept: map[ledger.Anchor]*keptAnchor{}}
+func newAnchors() *anchors { return &anchors{kept: map[ledger.Anchor]*keptAnchor{}} }
+
+// start has exited called from now on, in a goroutine of its own, once for
+// each anchor that exits while it is kept; also for those that did so before.
+func (s *anchors) start(exited func(ledger.Anchor)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.exited = exited
+	for key, k := range s.kept {
+		s.follow(key, k.Anchor)
+	}
+}
+
+func (s *anchors) follow(key ledger.Anchor, a *peercred.Anchor) {
+	exited := s.exited
+	s.watch.Go(func() {
+		if a.Wait() == nil { // else it was closed
+			exited(key)
+		}
+	})
 }
 
 func keyOf(p peercred.Process) ledger.Anchor {
@@ -61,11 +79,9 @@ func (s *anchors) keep(a *peercred.Anchor, registering bool) {
 	if k == nil {
 		k = &keptAnchor{Anchor: a}
 		s.kept[key] = k
-		s.watch.Go(func() {
-			if a.Wait() == nil { // else it was closed
-				s.exited(key)
-			}
-		})
+		if s.exited != nil {
+			s.follow(key, a)
+		}
 	} else {
 		_ = a.Close()
 	}

@@ -61,8 +61,8 @@ func (c Config) withDefaults() Config {
 
 // What keeps a broker from starting.
 var (
-	// ErrUnsafe says that a directory, the state file, or /proc cannot be
-	// trusted, or that the state is damaged. Nothing was changed.
+	// ErrUnsafe says that a directory or the state file cannot be trusted, or
+	// that the state is damaged. Nothing was changed.
 	ErrUnsafe = errors.New("the broker cannot start safely")
 	// ErrRunning says that another broker has the socket or the state file.
 	ErrRunning = errors.New("another broker is running")

@@ -3,12 +3,12 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,13 +29,15 @@ const (
 	controlAnswerLimit = 4 << 20
 )
 
-// controlName is the name of the control socket beside a socket.
-func controlName(socket string) string {
-	name := strings.TrimSuffix(filepath.Base(socket), ".sock")
-	if name == "broker" {
-		return "control.sock"
+const controlSuffix = "control.sock"
+
+// controlPath is the path of the control socket beside a socket.
+func controlPath(socket string) string {
+	dir, name := filepath.Split(socket)
+	if name = strings.TrimSuffix(name, ".sock"); name == "broker" {
+		return dir + controlSuffix
 	}
-	return name + ".control.sock"
+	return dir + name + "." + controlSuffix
 }
 
 // Status is what a broker tells of itself. Ids are the first eight hex digits
@@ -135,6 +137,14 @@ func (s *Server) serveControl(c *peercred.Conn, accepted time.Time) {
 	default:
 		answer = controlError{fmt.Sprintf("there is no question %.32q", q.Query)}
 	}
+	s.answerControl(c, answer)
+}
+
+func (s *Server) refuseControl(c *peercred.Conn, _ time.Time, reason error) {
+	s.answerControl(c, controlError{"too many ask: " + reason.Error()})
+}
+
+func (s *Server) answerControl(c *peercred.Conn, answer any) {
 	b, err := json.Marshal(answer)
 	if err != nil {
 		return
@@ -219,7 +229,7 @@ func QueryWhy(ctx context.Context, socket string, pid int, session lease.Secret)
 }
 
 func query(ctx context.Context, socket string, q controlRequest, out any) error {
-	conn, err := lease.Dial(ctx, filepath.Join(filepath.Dir(socket), controlName(socket)))
+	conn, err := lease.Dial(ctx, controlPath(socket))
 	if err != nil {
 		return err
 	}
@@ -230,15 +240,13 @@ func query(ctx context.Context, socket string, q controlRequest, out any) error 
 	if err != nil {
 		return err
 	}
+	// As with the other socket: who was refused cannot write, and can read.
 	if _, err = conn.Write(append(b, '\n')); err == nil {
 		err = conn.CloseWrite()
 	}
-	if err != nil && !errors.Is(err, net.ErrClosed) {
+	b, readErr := io.ReadAll(io.LimitReader(conn, controlAnswerLimit))
+	if err = errors.Join(err, readErr); err != nil && !bytes.HasSuffix(b, []byte("\n")) {
 		return fmt.Errorf("asking the broker: %w", err)
-	}
-	b, err = io.ReadAll(io.LimitReader(conn, controlAnswerLimit))
-	if err != nil {
-		return fmt.Errorf("reading the broker's answer: %w", err)
 	}
 	var wrong controlError
 	if err := json.Unmarshal(b, &wrong); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spendonce/spendonce/internal/durable"
@@ -27,12 +28,12 @@ import (
 // was made.
 func Open(cfg Config) (_ *Server, err error) {
 	cfg = cfg.withDefaults()
-	if err := lease.CheckSocketPath(cfg.Socket); err != nil {
+	if err := checkSocket(cfg.Socket); err != nil {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, since: time.Now().UTC().Truncate(time.Second), ending: make(chan struct{})}
 	s.history = newHistory()
-	s.anchors = newAnchors(s.exited)
+	s.anchors = newAnchors()
 	var undo []func()
 	defer func() {
 		if err != nil {
@@ -42,12 +43,12 @@ func Open(cfg Config) (_ *Server, err error) {
 		}
 	}()
 	if s.proc, err = procfs.Open(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
+		return nil, fmt.Errorf("looking for processes: %w", err)
 	}
 	undo = append(undo, s.proc.Close)
 	boot, err := s.proc.BootID()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
+		return nil, err
 	}
 	s.prover = peercred.NewProver(s.proc)
 
@@ -56,56 +57,72 @@ func Open(cfg Config) (_ *Server, err error) {
 	}
 	undo = append(undo, s.state.Close)
 	undo = append(undo, s.anchors.close)
+	var adopting error
 	s.ledger, err = ledger.Open(s.state, ledger.Config{
-		BootID: boot, Alive: s.alive,
+		BootID: boot,
+		Alive: func(session ledger.Session) bool {
+			if s.ledger != nil { // every session's anchor is kept
+				return s.anchors.alive(session.Anchor)
+			}
+			alive, err := s.adopt(session.Anchor)
+			adopting = errors.Join(adopting, err)
+			return alive
+		},
 		MaxSessions: cfg.MaxSessions, MaxTokens: cfg.MaxTokens, MaxBytes: cfg.MaxState,
 	})
 	if err != nil {
 		return nil, openingLedger(cfg, err)
 	}
 	undo = append(undo, func() { _ = s.ledger.Close() })
-	s.adopted()
+	if adopting != nil {
+		return nil, adopting
+	}
+	s.anchors.start(s.exited)
 
 	if s.place, err = takeSocketPlace(cfg.Socket); err != nil {
 		return nil, err
 	}
 	undo = append(undo, s.place.close)
+	undo = append(undo, s.stopListening)
 	if cfg.Activated != nil {
-		s.listener, err = peercred.Activated(cfg.Activated)
+		s.listener, err = activated(cfg)
 	} else {
 		s.listener, err = s.place.listen(filepath.Base(cfg.Socket))
 	}
 	if err != nil {
 		return nil, err
 	}
-	undo = append(undo, func() { _ = s.listener.Close() })
-	if s.control, err = s.place.listen(controlName(cfg.Socket)); err != nil {
+	if control := controlPath(cfg.Socket); lease.CheckSocketPath(control) != nil {
+		cfg.Warn(fmt.Sprintf("'lease status' and 'lease why' will not be answered: the path of their socket, %s, is too long for one", control))
+	} else if s.control, err = s.place.listen(filepath.Base(control)); err != nil {
 		return nil, err
 	}
 	s.audit = newAuditLog(s.state, cfg.AuditLimit, cfg.Warn)
 	return s, nil
 }
 
-// alive is the ledger's question. While the state is being read, it looks for
-// the process and keeps it; afterwards every session's anchor is kept.
-func (s *Server) alive(session ledger.Session) bool {
-	if s.ledger == nil {
-		a, err := s.prover.OpenAnchor(processOf(session.Anchor))
-		if err != nil {
-			return false
-		}
-		s.anchors.keep(a, false)
+// adopt keeps the anchor of a session that was read, and reports whether it
+// runs. One that cannot be looked up counts as alive: that we have no descriptor
+// left, say, is no reason to drop a session.
+func (s *Server) adopt(key ledger.Anchor) (alive bool, err error) {
+	a, err := s.prover.OpenAnchor(processOf(key))
+	switch {
+	case errors.Is(err, peercred.ErrNoProcess):
+		return false, nil
+	case err != nil:
+		return true, fmt.Errorf("looking for the anchor of a session: %w", err)
 	}
-	return s.anchors.alive(session.Anchor)
+	s.anchors.keep(a, false)
+	return s.anchors.alive(key), nil
 }
 
-// adopted deals with anchors that exited while the state was being read.
-func (s *Server) adopted() {
-	for _, session := range s.ledger.Sessions() {
-		if !s.anchors.alive(session.Anchor) {
-			s.exited(session.Anchor)
-		}
+// checkSocket judges a socket's path by its text.
+func checkSocket(path string) error {
+	if strings.HasSuffix(path, controlSuffix) {
+		// It could be that of another broker, whom we would take it from.
+		return fmt.Errorf("%w: %s is the name of a control socket", lease.ErrSocketPath, path)
 	}
+	return lease.CheckSocketPath(path)
 }
 
 func openingLedger(cfg Config, err error) error {
@@ -163,13 +180,29 @@ func takeSocketPlace(socket string) (_ *socketPlace, err error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
 	}
 	got, err := p.lock.TryLock()
-	if err != nil {
-		return nil, fmt.Errorf("%w: locking %s: %w", ErrUnsafe, dir.Join(name), err)
-	}
-	if !got {
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
+	case !got:
 		return nil, fmt.Errorf("%w: it has %s%s; stop it, or use another --socket", ErrRunning, socket, holder(dir.Path(), name))
+	case !p.lock.Current(): // another one may have locked the next file of that name
+		return nil, fmt.Errorf("%w: %s was deleted or replaced just now", ErrUnsafe, dir.Join(name))
 	}
 	return p, nil
+}
+
+// activated takes the service manager's socket, if it is where ours would be:
+// the lock that we have is that of this place.
+func activated(cfg Config) (*peercred.Listener, error) {
+	l, err := peercred.Activated(cfg.Activated)
+	if err != nil {
+		return nil, err
+	}
+	if l.Addr() != cfg.Socket {
+		_ = l.Close()
+		return nil, fmt.Errorf("the service manager's socket is %s, and ours would be %s: both must say the same", l.Addr(), cfg.Socket)
+	}
+	return l, nil
 }
 
 // listen binds a socket in the place of one that a dead broker left: who has

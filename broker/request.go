@@ -23,7 +23,7 @@ func (s *Server) serve(c *peercred.Conn, accepted time.Time) {
 	peer := c.Peer()
 	d := &decision{PID: peer.PID, UID: peer.UID}
 	if err := c.Refusal(); err != nil {
-		s.answer(c, d, accepted, wire.CodePeerRefused, err, wire.Answer{})
+		s.answer(c, d, accepted, codeOfPeer(err), err, wire.Answer{})
 		return
 	}
 	deadline := accepted.Add(s.cfg.Deadline)
@@ -51,6 +51,12 @@ func (s *Server) serve(c *peercred.Conn, accepted time.Time) {
 	d.Session, d.Token, d.Generation = idPrefix(q.SessionID), idPrefix(q.Token), &q.Generation
 	a, code, reason := s.decide(c, q, d, deadline)
 	s.answer(c, d, accepted, code, reason, a)
+}
+
+// refuse answers a connection there is no room for.
+func (s *Server) refuse(c *peercred.Conn, accepted time.Time, reason error) {
+	d := &decision{PID: c.Peer().PID, UID: c.Peer().UID}
+	s.answer(c, d, accepted, wire.CodeBusy, reason, wire.Answer{})
 }
 
 // answer writes a decision down and sends it.
@@ -136,9 +142,12 @@ func (s *Server) decide(c *peercred.Conn, q wire.Request, d *decision, deadline 
 func (s *Server) register(c *peercred.Conn, q wire.Request, d *decision, deadline time.Time) (wire.Answer, wire.Code, error) {
 	caller, err := s.prover.Identify(c)
 	if err != nil {
-		return wire.Answer{}, wire.CodePeerRefused, err
+		return wire.Answer{}, codeOfPeer(err), err
 	}
 	d.StartTime = caller.StartTime
+	if st, err := s.proc.Stat(caller.PID); err == nil && st.StartTime == caller.StartTime {
+		d.Chain = []hop{{st.PID, st.StartTime, st.Comm}}
+	}
 	key := keyOf(caller)
 	if old := s.anchors.find(key); old != nil && old.Exited() {
 		// A process that had this pid in this very clock tick has exited, and
@@ -149,7 +158,7 @@ func (s *Server) register(c *peercred.Conn, q wire.Request, d *decision, deadlin
 	}
 	anchor, err := c.Anchor(caller)
 	if err != nil {
-		return wire.Answer{}, wire.CodePeerRefused, err
+		return wire.Answer{}, codeOfPeer(err), err
 	}
 	s.anchors.keep(anchor, true)
 	peer := c.Peer()
@@ -169,6 +178,15 @@ func (s *Server) hasSession(key ledger.Anchor) bool {
 	return ok
 }
 
+// codeOfPeer is the code for a peer that could not be identified. It is not the
+// peer's fault if we have no descriptor left to do so, and will pass.
+func codeOfPeer(err error) wire.Code {
+	if noDescriptor(err) {
+		return wire.CodeBusy
+	}
+	return wire.CodePeerRefused
+}
+
 func codeOfDescent(err error) wire.Code {
 	switch {
 	case errors.Is(err, peercred.ErrAnchorExited):
@@ -178,7 +196,7 @@ func codeOfDescent(err error) wire.Code {
 	case errors.Is(err, peercred.ErrNotDescendant):
 		return wire.CodeNotDescendant
 	default: // a lookup that failed gives nobody an identity
-		return wire.CodePeerRefused
+		return codeOfPeer(err)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/spendonce/spendonce/internal/durable"
 	"github.com/spendonce/spendonce/internal/ledger"
 	"github.com/spendonce/spendonce/internal/procfs"
-	"github.com/spendonce/spendonce/internal/wire"
 	"github.com/spendonce/spendonce/peercred"
 )
 
@@ -31,7 +30,7 @@ type Server struct {
 	state    *durable.Dir
 	place    *socketPlace
 	listener *peercred.Listener
-	control  *peercred.Listener
+	control  *peercred.Listener // nil if its path would be too long
 
 	since   time.Time
 	ending  chan struct{} // closed by Close
@@ -46,34 +45,50 @@ type Server struct {
 // those that are open end, each within its deadline, finishes the running
 // commit, and returns nil. It may be called once, and closes the server.
 func (s *Server) Serve(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() {
-		_ = s.listener.Close()
-		_ = s.control.Close()
-	})
+	stop := context.AfterFunc(ctx, s.stopListening)
 	defer stop()
 	var controlling sync.WaitGroup
-	controlling.Go(func() {
-		if err := s.accept(ctx, s.control, newGate(controlConnections, controlConnections), s.serveControl); err != nil {
-			s.cfg.Warn(fmt.Sprintf("'lease status' and 'lease why' are not answered any more: %v", err))
-		}
-	})
-	err := s.accept(ctx, s.listener, newGate(s.cfg.MaxConnections, s.cfg.MaxPerProcess), s.serve)
-	_ = s.control.Close()
+	if s.control != nil {
+		controlling.Go(func() {
+			door := door{s.control, newGate(controlConnections, controlConnections), s.serveControl, s.refuseControl}
+			if err := s.accept(ctx, door); err != nil {
+				s.cfg.Warn(fmt.Sprintf("'lease status' and 'lease why' are not answered any more: %v", err))
+			}
+		})
+	}
+	err := s.accept(ctx, door{s.listener, newGate(s.cfg.MaxConnections, s.cfg.MaxPerProcess), s.serve, s.refuse})
+	s.stopListening()
 	controlling.Wait()
 	s.open.Wait()
 	return errors.Join(err, s.Close())
 }
 
-// accept hands every connection of a listener to a goroutine of its own, as
-// long as there is room for it.
-func (s *Server) accept(ctx context.Context, l *peercred.Listener, gate *gate, serve func(*peercred.Conn, time.Time)) error {
+func (s *Server) stopListening() {
+	for _, l := range []*peercred.Listener{s.listener, s.control} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+}
+
+// door is a listener with what is done with those who come.
+type door struct {
+	*peercred.Listener
+	gate   *gate
+	serve  func(*peercred.Conn, time.Time)
+	refuse func(*peercred.Conn, time.Time, error) // must not wait
+}
+
+// accept hands every connection to a goroutine of its own, as long as there is
+// room for it.
+func (s *Server) accept(ctx context.Context, at door) error {
 	for pause := time.Duration(0); ; {
-		c, err := l.Accept()
+		c, err := at.Accept()
 		switch {
 		case err == nil:
 		case errors.Is(err, net.ErrClosed):
 			return nil
-		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
+		case noDescriptor(err), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
 			// The connection stays in the queue until a descriptor is free.
 			if pause == 0 {
 				s.cfg.Warn(fmt.Sprintf("no further connection can be taken for now: %v", err))
@@ -92,18 +107,19 @@ func (s *Server) accept(ctx context.Context, l *peercred.Listener, gate *gate, s
 		pause = 0
 		accepted := time.Now()
 		pid := c.Peer().PID
-		if !gate.enter(pid) {
-			d := &decision{PID: pid, UID: c.Peer().UID}
-			s.answer(c, d, accepted, wire.CodeBusy, nil, wire.Answer{})
+		if err := at.gate.enter(pid); err != nil {
+			at.refuse(c, accepted, err)
 			_ = c.Close()
 			continue
 		}
 		s.open.Go(func() {
-			defer gate.leave(pid)
-			serve(c, accepted)
+			defer at.gate.leave(pid)
+			at.serve(c, accepted)
 		})
 	}
 }
+
+func noDescriptor(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
 
 // gate counts the connections that are open, in all and of each process.
 type gate struct {
@@ -118,16 +134,19 @@ func newGate(most, mostOfOne int) *gate {
 	return &gate{most: most, mostOfOne: mostOfOne, of: map[int]int{}}
 }
 
-// enter counts a connection, if there is room for it.
-func (g *gate) enter(pid int) bool {
+// enter counts a connection, or says why there is no room for it.
+func (g *gate) enter(pid int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.total >= g.most || g.of[pid] >= g.mostOfOne {
-		return false
+	switch {
+	case g.of[pid] >= g.mostOfOne:
+		return fmt.Errorf("%d connections of this process are open", g.of[pid])
+	case g.total >= g.most:
+		return fmt.Errorf("%d connections are open", g.total)
 	}
 	g.total++
 	g.of[pid]++
-	return true
+	return nil
 }
 
 func (g *gate) leave(pid int) {
@@ -184,8 +203,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	close(s.ending)
-	_ = s.listener.Close()
-	_ = s.control.Close()
+	s.stopListening()
 	s.pruning.Wait()
 	err := s.ledger.Close()
 	s.anchors.close()
