@@ -3,11 +3,9 @@
 package lease
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net"
@@ -144,7 +142,7 @@ func exchange(ctx context.Context, path string, q wire.Request) (wire.Answer, er
 	if sendErr == nil {
 		sendErr = conn.CloseWrite()
 	}
-	answer, err := wire.ReadAnswer(&untilReset{conn: conn}, q.Action)
+	answer, err := wire.ReadAnswer(conn, q.Action)
 	switch {
 	case err == nil && answer.Code != "":
 		return wire.Answer{}, Refusal(answer.Code)
@@ -217,22 +215,4 @@ func checkDirectory(path string) error {
 
 func noBroker(path string, err error) error {
 	return fmt.Errorf("%w at %s: 'spendonce lease serve --detach' starts one, and so does 'spendonce lease run' (%w)", ErrNoBroker, path, err)
-}
-
-// untilReset reads what was sent before the server closed with our request
-// unread: behind a whole line, that is an end like any other.
-type untilReset struct {
-	conn *net.UnixConn
-	line bool // the last byte was a newline
-}
-
-func (r *untilReset) Read(p []byte) (int, error) {
-	n, err := r.conn.Read(p)
-	if n > 0 {
-		r.line = bytes.HasSuffix(p[:n], []byte("\n"))
-	}
-	if err != nil && r.line && errors.Is(err, unix.ECONNRESET) {
-		err = io.EOF
-	}
-	return n, err
 }
