@@ -105,6 +105,7 @@ var imports = []row{
 	{pkg: "internal/conformance", alone: true},
 	{pkg: "internal/durable/durabletest", ours: []string{"internal/durable"}, modules: []string{"golang.org/x/sys"}},
 	{pkg: "internal/lockmodel", alone: true},
+	{pkg: "internal/proctest", modules: []string{"golang.org/x/sys"}, alone: true},
 
 	// Not part of the program.
 	{pkg: "internal/mangen", ours: []string{"internal/cli"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"}},
@@ -121,7 +122,7 @@ var planned = []string{
 
 // Test files may import, beyond their package's row:
 var (
-	testOurs    = []string{"internal/durable", "internal/durable/durabletest", "internal/secret", "internal/sourceprogram", "spendoncetest", "spendoncetest/canary"}
+	testOurs    = []string{"internal/durable", "internal/durable/durabletest", "internal/proctest", "internal/secret", "internal/sourceprogram", "spendoncetest", "spendoncetest/canary"}
 	testModules = []string{
 		"github.com/anishathalye/porcupine", "github.com/coreos/go-oidc/v3", "github.com/rogpeppe/go-internal",
 		"go.uber.org/goleak", "golang.org/x/oauth2", "golang.org/x/sync", "golang.org/x/sys", "pgregory.net/rapid",
@@ -173,6 +174,7 @@ var (
 
 	// unsafes are the files that go around the type system.
 	unsafes = map[string]string{
+		"internal/proctest/clone.go":    "hands addresses to a system call for a process that has no runtime yet",
 		"internal/durable/sys_linux.go": "asks for a file's stat without the scheduler's share, which is a third of it",
 	}
 
