@@ -67,6 +67,7 @@ func brokenAnswers() map[string]string {
 		"an array":                      `["canary"]`,
 		"a string":                      `"canary"`,
 		"two objects":                   `{"ok":false,"code":"canary"}{}`,
+		"a space before":                ` {"ok":false,"code":"canary"}`,
 		"a space behind":                `{"ok":false,"code":"canary"} `,
 		"a CR behind":                   `{"ok":false,"code":"canary"}` + "\r",
 		"a byte order mark":             "\ufeff" + `{"ok":false,"code":"canary"}`,
@@ -106,6 +107,8 @@ func brokenAnswers() map[string]string {
 		"a generation of 2^53":          with(okSession, `:4`, `:9007199254740992`),
 		"a generation with an exponent": with(okSession, `:4`, `:4e0`),
 		"a generation below zero":       with(okSession, `:4`, `:-4`),
+		"ok is the number 1":            with(okToken, `true`, `1`),
+		"ok is in capitals":             with(okToken, `"ok":true`, `"OK":true`),
 		"a token that is null":          with(okToken, `"`+otherID+`"`, `null`),
 		"a token that is none":          with(okToken, "8\"", "9\""),
 		"a token with a newline":        with(okToken, "8\"", "8\\n\""),
@@ -145,6 +148,8 @@ func TestAnAnswerIsTheAnswerToItsAction(t *testing.T) {
 		okSession: {wire.RegisterAnchor, wire.Authenticate},
 		okToken:   {wire.MintToken},
 		okBinding: {wire.ConsumeToken},
+
+		`{"ok":true}`: {},
 	} {
 		for _, action := range append(actions, "other", "") {
 			_, err := wire.ReadAnswer(strings.NewReader(line+"\n"), action)

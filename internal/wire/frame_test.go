@@ -52,6 +52,7 @@ func TestAFrameIsOneLineAndThenTheEnd(t *testing.T) {
 		{"two lines, and the peer is gone", "{}\n{}\n", syscall.ECONNRESET, "", wire.CodeFrameMultiple},
 
 		{"nothing", "", io.EOF, "", wire.CodeFrameUnterminated},
+		{"nothing, and an end that net wraps", "", &net.OpError{Op: "read", Err: io.EOF}, "", wire.CodeFrameUnterminated},
 		{"no newline", "{}", io.EOF, "", wire.CodeFrameUnterminated},
 		{"a CR for a newline", "{}\r", io.EOF, "", wire.CodeFrameUnterminated},
 		{"the largest frame with no newline", full + "x", io.EOF, "", wire.CodeFrameUnterminated},
@@ -155,16 +156,11 @@ func TestAReaderMayPause(t *testing.T) {
 
 // A socket that is read with control messages reports a deadline with -1.
 func TestAReaderMaySayMinusOne(t *testing.T) {
-	first := true
-	r := readerFunc(func(p []byte) (int, error) {
-		if first {
-			first = false
-			return copy(p, "{}\n"), nil
+	for _, content := range []string{"", "{}", "{}\n"} {
+		r := io.MultiReader(strings.NewReader(content), readerFunc(func([]byte) (int, error) { return -1, deadline }))
+		if _, code, err := wire.ReadFrame(r, nil); code != wire.CodeDeadlineExceeded || err != nil {
+			t.Errorf("after %q: code %q, error %v", content, code, err)
 		}
-		return -1, deadline
-	})
-	if _, code, err := wire.ReadFrame(r, nil); code != wire.CodeDeadlineExceeded || err != nil {
-		t.Fatalf("code %q, error %v", code, err)
 	}
 }
 

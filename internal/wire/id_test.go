@@ -45,6 +45,14 @@ func TestAnIDHasOneSpelling(t *testing.T) {
 	}
 }
 
+func TestEachCharacterOfAnIDIsLookedAt(t *testing.T) {
+	for i := range len(someID) {
+		if id := someID[:i] + "." + someID[i+1:]; wire.ValidID(id) {
+			t.Errorf("%q is valid", id)
+		}
+	}
+}
+
 // The last character has 64 values and 16 of them have no spare bits.
 func TestOneInFourLastCharactersIsCanonical(t *testing.T) {
 	strict := base64.RawURLEncoding.Strict()

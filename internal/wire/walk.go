@@ -108,11 +108,11 @@ func unquote(raw []byte) ([]byte, bool) {
 	return s, err == nil
 }
 
-// integer returns the number whose source is raw, if it is written as a plain
-// integer without sign, fraction, exponent or leading zero and at most
-// MaxInteger.
+// integer returns the number whose source is raw, if it is written in digits
+// alone, without sign, fraction or exponent, and at most MaxInteger. (JSON has
+// no leading zeros.)
 func integer(raw []byte) (uint64, bool) {
-	if len(raw) == 0 || len(raw) > len("9007199254740991") || raw[0] == '0' && len(raw) > 1 {
+	if len(raw) == 0 || len(raw) > len("9007199254740991") {
 		return 0, false
 	}
 	var n uint64
