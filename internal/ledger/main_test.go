@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/spendonce/spendonce/internal/durable"
 	"github.com/spendonce/spendonce/internal/ledger"
@@ -182,3 +183,20 @@ type dead map[ledger.Anchor]bool
 func (d dead) alive(s ledger.Session) bool { return !d[s.Anchor] }
 
 func randomSource() io.Reader { return rand.Reader }
+
+// memory is a directory on a file system in memory, for tests that commit very
+// often: what they prove does not need a disk. Where there is none, it is one
+// on the disk.
+func memory(t testing.TB) string {
+	t.Helper()
+	const shared = "/dev/shm"
+	if unix.Access(shared, unix.W_OK) != nil {
+		return t.TempDir()
+	}
+	path, err := os.MkdirTemp(shared, "ledger-test-") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(path) })
+	return path
+}
