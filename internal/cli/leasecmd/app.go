@@ -30,6 +30,9 @@ type App struct {
 	socket string // of --socket
 }
 
+// socketName is what the socket is called where nobody says otherwise.
+const socketName = "broker.sock"
+
 // Exit codes of this half; docs/protocol.md lists them.
 const (
 	exitUsage       = 2
@@ -55,6 +58,15 @@ var exitCodes = []struct {
 	{lease.ErrUnsafeServer, exitUnreachable},
 	{lease.ErrNoBroker, exitUnreachable},
 	{lease.ErrOutcomeUnknown, exitUnreachable},
+}
+
+// asked sorts the errors of a call: what is neither the broker's refusal nor
+// about how we were called says that there was no answer to be had.
+func asked(err error) error {
+	if _, known := ExitCode(err); err == nil || known {
+		return err
+	}
+	return &streams.Exit{Code: exitUnreachable, Err: err}
 }
 
 // ExitCode returns the exit code of an error of this half.
@@ -92,13 +104,25 @@ kernel: the anchor and its descendants are members, nobody else is.`,
 
 // socketPath returns the socket's absolute path.
 func (a *App) socketPath() (string, error) {
-	if a.socket == "" {
-		return lease.DefaultSocket()
+	if a.socket != "" {
+		path, err := filepath.Abs(a.socket)
+		if err != nil {
+			return "", fmt.Errorf("finding the socket's absolute path: %w", err)
+		}
+		return path, lease.CheckSocketPath(path)
 	}
-	path, err := filepath.Abs(a.socket)
-	if err != nil {
-		return "", fmt.Errorf("finding the socket's absolute path: %w", err)
+	path, err := lease.DefaultSocket()
+	// The last place is the state directory: here --state-dir has a say.
+	fallback, _ := durable.StateDir()
+	last := errors.Is(err, durable.ErrNoHome) || path == filepath.Join(fallback, socketName)
+	if !last || os.Getenv(lease.SocketVariable) != "" {
+		return path, err
 	}
+	state, stateErr := a.statePath()
+	if stateErr != nil {
+		return "", err
+	}
+	path = filepath.Join(state, socketName)
 	return path, lease.CheckSocketPath(path)
 }
 
@@ -139,9 +163,9 @@ func (a *App) member() (*lease.Client, lease.Session, error) {
 // input reads at most limit bytes of standard input, less one newline at
 // their end.
 func (a *App) input(what string, limit int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(a.Streams.In, limit+1))
+	b, err := io.ReadAll(io.LimitReader(a.Streams.In, limit+2)) // one is the newline, one is too many
 	if err != nil {
-		return nil, fmt.Errorf("reading %s from standard input: %w", what, err)
+		return nil, fmt.Errorf("reading the %s from standard input: %w", what, err)
 	}
 	b = bytes.TrimSuffix(b, []byte("\n"))
 	switch {

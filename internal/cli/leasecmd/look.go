@@ -3,8 +3,12 @@
 package leasecmd
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +21,9 @@ import (
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/lease"
 )
+
+// patience bounds a question to a broker, which may be stopped.
+const patience = 10 * time.Second
 
 func (a *App) statusCommand() *cobra.Command {
 	var asJSON bool
@@ -33,21 +40,38 @@ were not told. Ids appear as the first eight hex digits of their SHA-256.`,
 			if err != nil {
 				return err
 			}
-			st, err := broker.QueryStatus(cmd.Context(), socket)
+			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+			defer cancel()
+			st, err := broker.QueryStatus(ctx, socket)
 			if err != nil {
-				return err
+				return unanswered(err)
 			}
 			if asJSON {
+				if st.Refusals == nil {
+					st.Refusals = []broker.Refused{}
+				}
 				return a.printJSON(st)
 			}
-			return printStatus(a.Streams.Out, st)
+			var text bytes.Buffer
+			printStatus(&text, st)
+			_, err = text.WriteTo(a.Streams.Out)
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func printStatus(out io.Writer, st broker.Status) error {
+// unanswered tells a broker that did not answer from one that says no.
+func unanswered(err error) error {
+	var network net.Error
+	if errors.As(err, &network) {
+		return &streams.Exit{Code: exitUnreachable, Err: err}
+	}
+	return err
+}
+
+func printStatus(out io.Writer, st broker.Status) {
 	fmt.Fprintf(out, "broker     process %d, since %s\n", st.PID, st.Since.Local().Format(time.DateTime))
 	fmt.Fprintf(out, "socket     %s\n", st.Socket)
 	fmt.Fprintf(out, "state      %s\n", st.StateDir)
@@ -77,7 +101,6 @@ func printStatus(out io.Writer, st broker.Status) error {
 		}
 		_ = w.Flush()
 	}
-	return nil
 }
 
 func answers(counts map[string]uint64) string {
@@ -132,14 +155,19 @@ With --session-stdin, ask for the one session whose id is on standard input.`,
 			if err != nil {
 				return err
 			}
-			why, err := broker.QueryWhy(cmd.Context(), socket, pid, session)
+			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+			defer cancel()
+			why, err := broker.QueryWhy(ctx, socket, pid, session)
 			if err != nil {
-				return err
+				return unanswered(err)
 			}
 			if asJSON {
 				return a.printJSON(why)
 			}
-			return printWhy(a.Streams.Out, why)
+			var text bytes.Buffer
+			printWhy(&text, why)
+			_, err = text.WriteTo(a.Streams.Out)
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -147,7 +175,7 @@ With --session-stdin, ask for the one session whose id is on standard input.`,
 	return cmd
 }
 
-func printWhy(out io.Writer, why broker.Why) error {
+func printWhy(out io.Writer, why broker.Why) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PROCESS\tSTARTED\tCOMMAND")
 	for _, h := range why.Chain {
@@ -168,5 +196,4 @@ func printWhy(out io.Writer, why broker.Why) error {
 	if len(why.Answers) == 0 {
 		fmt.Fprintln(out, "there are no sessions: 'spendonce lease run -- COMMAND' makes one")
 	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,7 @@ import (
 const inputLimit = 8192
 
 func (a *App) authCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "auth",
 		Short: "Prove that this process belongs to the session of its environment",
 		Long: `Ask the broker whether this process descends from the anchor of the session that
@@ -33,7 +34,7 @@ Nothing is changed.`,
 				return err
 			}
 			if err := client.Authenticate(cmd.Context(), session); err != nil {
-				return err
+				return asked(err)
 			}
 			return a.printJSON(struct {
 				OK         bool   `json:"ok"`
@@ -42,6 +43,14 @@ Nothing is changed.`,
 			}{true, session.ID.Reveal(), session.Generation})
 		},
 	}
+	alwaysJSON(cmd)
+	return cmd
+}
+
+// alwaysJSON lets a command that prints JSON in any case take the flag that
+// others need for it.
+func alwaysJSON(cmd *cobra.Command) {
+	cmd.Flags().Bool("json", true, "print JSON, as without this flag")
 }
 
 func (a *App) mintCommand() *cobra.Command {
@@ -70,7 +79,7 @@ the broker's disk.`,
 			}
 			token, err := client.Mint(cmd.Context(), session, binding)
 			if err != nil {
-				return err
+				return asked(err)
 			}
 			if asJSON {
 				return a.printJSON(struct {
@@ -82,12 +91,12 @@ the broker's disk.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: version, token")
 	return cmd
 }
 
 func (a *App) consumeCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "consume",
 		Short: "Spend the token on standard input and print its binding",
 		Long: `Read a token from standard input, spend it, and print the binding it was minted for
@@ -107,62 +116,91 @@ must be taken as spent.`,
 			}
 			binding, err := client.Consume(cmd.Context(), session, lease.NewSecret(string(in)))
 			if err != nil {
-				return err
+				return asked(err)
 			}
 			return a.printJSON(binding)
 		},
 	}
+	alwaysJSON(cmd)
+	return cmd
 }
 
-// parseBinding reads a binding and names what is wrong with it. The broker
-// judges the values once more; it only says that one is wrong.
+// parseBinding reads a binding and names what is wrong with it; the broker,
+// which judges it once more, only says that something is. What encoding/json
+// would let pass (a name twice, a name in another case) is refused: a token
+// must not be bound to something else than was meant.
 func parseBinding(text []byte) (lease.Binding, error) {
-	var in struct {
-		CompactionEpoch *uint64 `json:"compaction_epoch"`
-		RequestEpoch    *uint64 `json:"request_epoch"`
-		HSource         *string `json:"h_source"`
-		HPayload        *string `json:"h_payload"`
-		SchemaVersion   *uint64 `json:"schema_version"`
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&in); err != nil {
-		var kind *json.UnmarshalTypeError
-		if errors.As(err, &kind) && kind.Field != "" {
-			return lease.Binding{}, streams.Usage("the binding's %s has a wrong type or is out of range", kind.Field)
-		}
-		return lease.Binding{}, streams.Usage("the binding on standard input is no JSON object of its five members: see 'spendonce lease mint --help'")
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return lease.Binding{}, streams.Usage("there is more than one binding on standard input")
+	members, err := members(text)
+	if err != nil {
+		return lease.Binding{}, err
 	}
 	var b lease.Binding
 	for _, n := range []struct {
 		name  string
-		value *uint64
 		to    *uint64
 		least uint64
 	}{
-		{"compaction_epoch", in.CompactionEpoch, &b.CompactionEpoch, 0},
-		{"request_epoch", in.RequestEpoch, &b.RequestEpoch, 0},
-		{"schema_version", in.SchemaVersion, &b.SchemaVersion, 1},
+		{"compaction_epoch", &b.CompactionEpoch, 0},
+		{"request_epoch", &b.RequestEpoch, 0},
+		{"schema_version", &b.SchemaVersion, 1},
 	} {
-		if n.value == nil || *n.value < n.least || *n.value > lease.MaxInteger {
+		digits, _ := members[n.name].(json.Number)
+		value, err := strconv.ParseUint(digits.String(), 10, 64)
+		if err != nil || value < n.least || value > lease.MaxInteger {
 			return lease.Binding{}, streams.Usage("the binding needs %s, an integer from %d to %d", n.name, n.least, uint64(lease.MaxInteger))
 		}
-		*n.to = *n.value
+		*n.to = value
+		delete(members, n.name)
 	}
 	for _, h := range []struct {
-		name  string
-		value *string
-		to    *string
-	}{{"h_source", in.HSource, &b.HSource}, {"h_payload", in.HPayload, &b.HPayload}} {
-		if h.value == nil || !digest(*h.value) {
-			return lease.Binding{}, streams.Usage("the binding needs %s, 1 to 256 printable ASCII characters without a space", h.name)
+		name string
+		to   *string
+	}{{"h_source", &b.HSource}, {"h_payload", &b.HPayload}} {
+		value, _ := members[h.name].(string)
+		if !digest(value) {
+			return lease.Binding{}, streams.Usage("the binding needs %s, a string of 1 to 256 printable ASCII characters without a space", h.name)
 		}
-		*h.to = *h.value
+		*h.to = value
+		delete(members, h.name)
+	}
+	for name := range members {
+		return lease.Binding{}, streams.Usage("the binding has a member %q, which is none of its five", name)
 	}
 	return b, nil
+}
+
+// members reads one flat JSON object.
+func members(text []byte) (map[string]any, error) {
+	noObject := streams.Usage("the binding on standard input is no JSON object of its five members: see 'spendonce lease mint --help'")
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+		return nil, noObject
+	}
+	found := map[string]any{}
+	for dec.More() {
+		name, err := dec.Token()
+		key, ok := name.(string)
+		if err != nil || !ok {
+			return nil, noObject
+		}
+		if _, twice := found[key]; twice {
+			return nil, streams.Usage("the binding has its member %q twice", key)
+		}
+		if found[key], err = dec.Token(); err != nil {
+			return nil, noObject
+		}
+		if _, nested := found[key].(json.Delim); nested {
+			return nil, streams.Usage("the binding's member %q is neither a number nor a string", key)
+		}
+	}
+	if _, err := dec.Token(); err != nil { // its closing brace
+		return nil, noObject
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, streams.Usage("there is more than one binding on standard input")
+	}
+	return found, nil
 }
 
 func digest(s string) bool {

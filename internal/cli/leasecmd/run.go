@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -22,11 +22,8 @@ import (
 	"github.com/spendonce/spendonce/lease"
 )
 
-// startPatience bounds the wait for a broker that somebody else is starting.
-const startPatience = 10 * time.Second
-
 func (a *App) runCommand() *cobra.Command {
-	var r runner
+	r := runner{app: a}
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG]...",
 		Short: "Run a command as the anchor of a session",
@@ -37,48 +34,65 @@ session ends with it. A broker is started if none runs.
 COMMAND finds SPENDONCE_SOCKET, SPENDONCE_SESSION_ID and SPENDONCE_GENERATION in its
 environment. None of them lets anybody else in.
 
-With --stay this process remains, as the anchor and the parent of COMMAND: it passes
-signals on and returns COMMAND's exit status, and SIGUSR1 raises the generation by
-one, which revokes every token of before. SPENDONCE_GENERATION_FILE then names a file
-that always holds the current generation.
+A member whose parent ends before it does is given to another one, usually outside,
+and is no member any more. With --subreaper it is given to the anchor, which then has
+to wait for children it did not start; shells and init programs do.
 
-The exit status is that of COMMAND; 125 if this program fails, 126 if COMMAND cannot
-be run, 127 if there is no such command.`,
+With --stay this process remains, as the anchor and the parent of COMMAND. It passes
+SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR2, SIGALRM and SIGCONT on, but for an
+interrupt from the terminal, which COMMAND gets anyway. SIGUSR1 raises the generation
+by one, which revokes every token of before: 'kill -USR1 $PPID' says COMMAND.
+SPENDONCE_GENERATION_FILE then names a file that always holds the current generation
+and wins over SPENDONCE_GENERATION.
+
+COMMAND is given descriptors and limits as they are, and SIGHUP and SIGINT ignored if
+they were; other signals are not ignored.
+
+The exit status is that of COMMAND, or 128+N if signal N ended it; 125 if this program
+fails, 126 if COMMAND cannot be run, 127 if there is no such command.`,
 		Example: `  spendonce lease run -- sh
-  spendonce lease run --stay --generation 3 -- claude`,
+  spendonce lease run --stay --generation 3 -- sh -c 'kill -USR1 $PPID; sleep 1; cat "$SPENDONCE_GENERATION_FILE"'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return streams.Usage("there is no command to run: 'spendonce lease run -- COMMAND'")
+				return failed(errors.New("there is no command to run: 'spendonce lease run -- COMMAND'"))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.app, r.args = a, args
-			err := r.run(cmd.Context())
-			var exit *streams.Exit
-			if err == nil || errors.As(err, &exit) {
-				return err
-			}
-			return &streams.Exit{Code: exitOwn, Err: err}
+			r.args = args
+			return failed(r.run(cmd.Context()))
 		},
 	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return failed(fmt.Errorf("%w: see '%s --help'", err, cmd.CommandPath()))
+	})
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
-	flags.Uint64Var(&r.generation, "generation", 0, "the session's first generation")
-	flags.BoolVar(&r.subreaper, "subreaper", false, "keep descendants whose parents end inside the session")
+	flags.StringVar(&r.first, "generation", "0", "the session's first generation")
+	flags.BoolVar(&r.subreaper, "subreaper", false, "keep members whose parents end inside the session")
 	flags.BoolVar(&r.stay, "stay", false, "stay as the anchor and parent of COMMAND")
 	flags.BoolVar(&r.noStart, "no-start", false, "fail if no broker runs")
 	return cmd
 }
 
+// failed gives an error of ours the exit code that tells it from COMMAND's
+// own, whatever the code would be elsewhere.
+func failed(err error) error {
+	var exit *streams.Exit
+	if err == nil || errors.As(err, &exit) {
+		return err
+	}
+	return &streams.Exit{Code: exitOwn, Err: err}
+}
+
 // runner is one 'lease run'.
 type runner struct {
-	app        *App
-	args       []string
-	generation uint64
-	subreaper  bool
-	stay       bool
-	noStart    bool
+	app       *App
+	args      []string
+	first     string // generation
+	subreaper bool
+	stay      bool
+	noStart   bool
 
 	socket  string
 	client  *lease.Client
@@ -86,8 +100,9 @@ type runner struct {
 }
 
 func (r *runner) run(ctx context.Context) error {
-	if r.generation > lease.MaxInteger {
-		return &streams.Exit{Code: exitOwn, Err: fmt.Errorf("--generation is over %d", uint64(lease.MaxInteger))}
+	generation, err := lease.ParseGeneration(r.first)
+	if err != nil {
+		return fmt.Errorf("--generation: %w", err)
 	}
 	program, err := lookUp(r.args[0])
 	if err != nil {
@@ -97,7 +112,7 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	r.client = &lease.Client{Socket: r.socket}
-	if err := r.register(ctx); err != nil {
+	if err := r.register(ctx, generation); err != nil {
 		return err
 	}
 	if r.subreaper {
@@ -108,71 +123,51 @@ func (r *runner) run(ctx context.Context) error {
 	if r.stay {
 		return r.stayWith(ctx, program)
 	}
-	err = syscall.Exec(program, r.args, r.environment()) // puts back the limit of open files, which unix.Exec does not
-	return &streams.Exit{Code: exitCannotRun, Err: fmt.Errorf("running %s: %w", r.args[0], err)}
+	// This puts back the limit of open files that Go raised.
+	return r.cannotRun(syscall.Exec(program, r.args, r.environment()))
 }
 
 // lookUp finds the command before anything is begun.
 func lookUp(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrDot): // the user's PATH is the user's to choose
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return "", &streams.Exit{Code: exitNotFound, Err: fmt.Errorf("there is no command %s", name)}
+		if there := onPath(name); there != "" {
+			return "", &streams.Exit{Code: exitCannotRun, Err: fmt.Errorf("%s cannot be run: %s is not executable", name, there)}
+		}
+		return "", &streams.Exit{Code: exitNotFound, Err: fmt.Errorf("there is no command %q", name)}
 	default:
+		var inner *exec.Error
+		if errors.As(err, &inner) {
+			err = inner.Err
+		}
 		return "", &streams.Exit{Code: exitCannotRun, Err: fmt.Errorf("%s cannot be run: %w", name, err)}
 	}
 }
 
-// register makes this process the anchor, starting a broker if it has to. Of
-// several that start one together, one broker stays, and all find it.
-func (r *runner) register(ctx context.Context) error {
-	var err error
-	if r.session, err = r.client.RegisterAnchor(ctx, r.generation); err == nil || r.noStart || !errors.Is(err, lease.ErrNoBroker) {
-		return err
+// onPath finds a file of a command's name that may not be executed.
+func onPath(name string) string {
+	if name == "" || strings.ContainsRune(name, '/') {
+		return ""
 	}
-	progress := streams.NewProgress(r.app.Streams)
-	defer progress.End()
-	progress.Stage("starting a broker")
-	started := r.start(ctx)
-	var exit *streams.Exit
-	if started != nil && (!errors.As(started, &exit) || exit.Code != exitRunning) {
-		return fmt.Errorf("no broker is running, and none could be started: %w", started)
-	}
-	for end := time.Now().Add(startPatience); ; {
-		r.session, err = r.client.RegisterAnchor(ctx, r.generation)
-		if err == nil || !errors.Is(err, lease.ErrNoBroker) {
-			return err
-		}
-		if time.Now().After(end) {
-			return errors.Join(err, started)
-		}
-		select {
-		case <-time.After(20 * time.Millisecond): // the other one has its locks, and not yet its socket
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path
 		}
 	}
+	return ""
 }
 
-// start has another process start the broker, so that the broker is not a
-// child of what this process becomes.
-func (r *runner) start(ctx context.Context) error {
-	program, err := self()
-	if err != nil {
-		return err
+// cannotRun judges why the system does not run the command.
+func (r *runner) cannotRun(err error) error {
+	code := exitCannotRun
+	if errors.Is(err, fs.ErrNotExist) {
+		code = exitNotFound // it has gone, or the interpreter in its first line is not there
 	}
-	state, err := r.app.statePath()
-	if err != nil {
-		return err
-	}
-	out, err := exec.CommandContext(ctx, program, "lease", "serve", "--detach", "--socket", r.socket, "--state-dir", state).CombinedOutput()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() > 0 {
-		return &streams.Exit{Code: exit.ExitCode(), Err: errors.New(strings.TrimPrefix(strings.TrimSpace(string(out)), "spendonce: "))}
-	}
-	return err
+	return &streams.Exit{Code: code, Err: fmt.Errorf("running %s: %w", r.args[0], err)}
 }
 
 // environment is what the command is given.

@@ -3,14 +3,9 @@
 package leasecmd
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -22,23 +17,19 @@ import (
 	"github.com/spendonce/spendonce/internal/cli/streams"
 )
 
-// readyVariable names the descriptor on which a detached broker says that it
-// accepts requests.
-const readyVariable = "SPENDONCE_READY_FD"
-
 func (a *App) serveCommand() *cobra.Command {
 	var detach bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the broker",
-		Long: `Run the broker of this user until SIGTERM or SIGINT: then the running commit is
-finished, its callers are answered, and the exit code is 0.
+		Long: `Run the broker of this user until SIGTERM, SIGINT or SIGHUP: then the running commit
+is finished, its callers are answered, and the exit code is 0.
 
 It takes its socket from a service manager that offers one ('spendonce lease install'
 sets that up), else makes it, in a directory that only this user can enter. There is
 one broker for each socket and each state directory: another ends with exit code 7.
-What it cannot trust, a directory, a damaged state file or /proc, ends it with exit
-code 6 and leaves everything as it is.`,
+A directory or a state file that it cannot trust ends it with exit code 6 and is left
+as it is.`,
 		Example: `  spendonce lease serve
   spendonce lease serve --detach`,
 		Args: cobra.NoArgs,
@@ -51,11 +42,11 @@ code 6 and leaves everything as it is.`,
 			if err != nil {
 				return err
 			}
+			a.Arm()
 			if detach {
 				return a.detach(cmd.Context(), socket, state)
 			}
-			a.Arm()
-			return a.serve(cmd.Context(), broker.Config{Socket: socket, StateDir: state, Warn: a.Streams.Warn})
+			return a.serve(cmd.Context(), broker.Config{Socket: socket, StateDir: state})
 		},
 	}
 	cmd.Flags().BoolVar(&detach, "detach", false, "go on in the background as soon as requests are accepted")
@@ -63,6 +54,7 @@ code 6 and leaves everything as it is.`,
 }
 
 func (a *App) serve(ctx context.Context, cfg broker.Config) error {
+	ready := starter()
 	sockets := activation.Files(true)
 	if len(sockets) > 1 {
 		return streams.Usage("the service manager handed over %d sockets, and a broker serves one", len(sockets))
@@ -70,39 +62,88 @@ func (a *App) serve(ctx context.Context, cfg broker.Config) error {
 	if len(sockets) == 1 {
 		cfg.Activated = sockets[0]
 	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return fmt.Errorf("forgoing core dumps: %w", err)
+	}
+	unix.Umask(0o077)
+	var flush func()
+	cfg.Warn, flush = a.warnings()
+	defer flush()
 	server, err := broker.Open(cfg)
 	if err != nil {
 		return err
 	}
-	a.announce(cfg.Socket)
+	a.announce(ready, cfg.Socket)
+	stopping := context.AfterFunc(ctx, func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyStopping) })
+	defer stopping()
 	go watchdog(ctx)
-	err = server.Serve(ctx)
-	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
-	if errors.Is(context.Cause(ctx), streams.ErrInterrupted) && err == nil {
-		return nil
+	return server.Serve(ctx)
+}
+
+// warnings returns where a broker may leave what it has to say without ever
+// waiting for whoever reads our standard error, which may be a paused
+// terminal; and how to print the rest at the end.
+func (a *App) warnings() (warn func(string), flush func()) {
+	texts := make(chan string, 32)
+	printed := make(chan struct{})
+	go func() {
+		defer close(printed)
+		for text := range texts {
+			if text == "" {
+				return
+			}
+			a.Streams.Warn(text)
+		}
+	}()
+	warn = func(text string) {
+		select {
+		case texts <- text:
+		default:
+		}
 	}
-	return err
+	return warn, func() {
+		select {
+		case texts <- "":
+		default:
+		}
+		select {
+		case <-printed:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // announce says that requests are accepted, to whoever waits for that.
-func (a *App) announce(socket string) {
+func (a *App) announce(ready *os.File, socket string) {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-	if text := os.Getenv(readyVariable); text != "" {
-		_ = os.Unsetenv(readyVariable)
-		if ready := os.NewFile(3, "ready"); ready != nil {
-			_, _ = ready.WriteString("ready\n")
-			_ = ready.Close()
-		}
-		// Whoever started us goes; its terminal is not ours to write to.
-		a.Streams.Quiet = true
-		if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
-			_ = unix.Dup3(null, 2, 0)
-			_ = unix.Close(null)
-		}
-		return
-	}
-	if !a.Streams.Quiet {
+	if ready != nil {
+		release(ready)
+	} else if !a.Streams.Quiet {
 		fmt.Fprintf(a.Streams.Err, "spendonce: the broker listens at %s\n", socket)
+	}
+}
+
+// starter returns the pipe on which a detached broker says that it is ready;
+// nil: nobody waits.
+func starter() *os.File {
+	value := os.Getenv(readyVariable)
+	_ = os.Unsetenv(readyVariable)
+	var st unix.Stat_t
+	if value != "3" || unix.Fstat(3, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return nil
+	}
+	unix.CloseOnExec(3)
+	return os.NewFile(3, "ready")
+}
+
+// release tells the starter, who goes; what was its terminal is not ours to
+// write to.
+func release(ready *os.File) {
+	_, _ = ready.WriteString("ready\n")
+	_ = ready.Close()
+	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		_ = unix.Dup3(null, 2, 0)
+		_ = unix.Close(null)
 	}
 }
 
@@ -112,7 +153,7 @@ func watchdog(ctx context.Context) {
 	if err != nil || every <= 0 {
 		return
 	}
-	tick := time.NewTicker(every / 2)
+	tick := time.NewTicker(max(every/2, time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
@@ -122,53 +163,4 @@ func watchdog(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// detach starts a broker in a session of its own and returns when it accepts
-// requests, or with its error. Nothing of our environment goes along but
-// where its files are.
-func (a *App) detach(ctx context.Context, socket, state string) error {
-	program, err := self()
-	if err != nil {
-		return err
-	}
-	ready, told, err := os.Pipe()
-	if err != nil {
-		return fmt.Errorf("starting a broker: %w", err)
-	}
-	defer ready.Close()
-	complaints, complain, err := os.Pipe()
-	if err != nil {
-		_ = told.Close()
-		return fmt.Errorf("starting a broker: %w", err)
-	}
-	defer complaints.Close()
-	cmd := exec.Command(program, "lease", "serve", "--socket", socket, "--state-dir", state) //nolint:noctx // it outlives us
-	cmd.Dir = "/"
-	cmd.Env = []string{readyVariable + "=3", "PATH=/usr/bin:/bin"}
-	cmd.ExtraFiles = []*os.File{told}
-	cmd.Stderr = complain
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	err = cmd.Start()
-	_ = told.Close()
-	_ = complain.Close()
-	if err != nil {
-		return fmt.Errorf("starting a broker: %w", err)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	line, _ := bufio.NewReader(ready).ReadString('\n')
-	if line == "ready\n" && stop() {
-		return cmd.Process.Release()
-	}
-	said, _ := io.ReadAll(complaints)
-	err = cmd.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() > 0 {
-		text := strings.TrimPrefix(strings.TrimSpace(string(said)), "spendonce: ")
-		return &streams.Exit{Code: exit.ExitCode(), Err: errors.New(text)}
-	}
-	return fmt.Errorf("the broker ended before it accepted requests: %w", errors.Join(err, errors.New(strings.TrimSpace(string(said)))))
 }

@@ -10,18 +10,16 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
-	"syscall"
+	"sync"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/internal/durable"
 	"github.com/spendonce/spendonce/lease"
 )
 
-// passed are the signals that the command gets from us. SIGINT and SIGQUIT
-// come to both of us from a terminal.
+// passed are the signals that the command gets from us.
 var passed = []os.Signal{
 	unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT,
 }
@@ -36,42 +34,65 @@ func (r *runner) stayWith(ctx context.Context, program string) error {
 	if err := file.write(r.session.Generation); err != nil {
 		return err
 	}
-	arrived := make(chan os.Signal, 16)
-	signal.Notify(arrived, append([]os.Signal{unix.SIGUSR1}, passed...)...)
+	arrived := make(chan os.Signal, 64)
+	signal.Notify(arrived, unix.SIGUSR1)
+	for _, sig := range passed {
+		if !signal.Ignored(sig) { // nohup means it, for the command too
+			signal.Notify(arrived, sig)
+		}
+	}
 	defer signal.Stop(arrived)
 	child, err := os.StartProcess(program, r.args, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Env:   r.environment(lease.GenerationFileVariable + "=" + file.path()),
 	})
 	if err != nil {
-		return &streams.Exit{Code: exitCannotRun, Err: fmt.Errorf("running %s: %w", r.args[0], err)}
+		var inner *os.PathError
+		if errors.As(err, &inner) {
+			err = inner.Err
+		}
+		return r.cannotRun(err)
 	}
-	ended := make(chan unix.WaitStatus, 1)
-	go func() { ended <- reap(child.Pid) }()
+	raise, stop := r.raising(ctx, file)
+	defer stop()
+	type end struct {
+		status unix.WaitStatus
+		err    error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		status, err := reap(child.Pid)
+		ended <- end{status, err}
+	}()
 	for {
 		select {
-		case status := <-ended:
-			return endLike(status)
+		case e := <-ended:
+			if e.err != nil {
+				return fmt.Errorf("waiting for %s: %w", r.args[0], e.err)
+			}
+			return endLike(e.status)
 		case sig := <-arrived:
-			n, _ := sig.(syscall.Signal)
 			switch {
 			case sig == unix.SIGUSR1:
-				r.raise(ctx, file)
-			case (sig == unix.SIGINT || sig == unix.SIGQUIT) && inForeground():
+				raise()
+			case (sig == unix.SIGINT || sig == unix.SIGQUIT) && fromTerminal(child.Pid):
 			default:
-				_ = unix.Kill(child.Pid, n)
+				_ = child.Signal(sig) // by its pidfd: it may have been reaped
 			}
 		}
 	}
 }
 
 // reap waits for the child, and for the descendants that became our children.
-func reap(child int) unix.WaitStatus {
+func reap(child int) (unix.WaitStatus, error) {
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, 0, nil)
-		if pid == child || err != nil && !errors.Is(err, unix.EINTR) {
-			return status
+		switch {
+		case pid == child:
+			return status, nil
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return 0, err
 		}
 	}
 }
@@ -87,23 +108,62 @@ func endLike(status unix.WaitStatus) error {
 	return &streams.Exit{Code: code}
 }
 
-// inForeground reports whether the terminal sends its signals to us and the
-// command alike.
-func inForeground() bool {
-	in := int(os.Stdin.Fd())
-	if !term.IsTerminal(in) {
+// fromTerminal reports whether an interrupt will have come from the terminal,
+// which sends it to its foreground process group: to us and the command alike,
+// as long as that has not moved to a group of its own. It is then not passed on:
+// many programs take a second one for an order to drop everything. (Who sent a
+// signal, Go does not tell.)
+func fromTerminal(child int) bool {
+	tty, err := unix.Open("/dev/tty", unix.O_RDONLY|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
 		return false
 	}
-	group, err := unix.IoctlGetInt(in, unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
+	defer unix.Close(tty)
+	ours := unix.Getpgrp()
+	foreground, err := unix.IoctlGetInt(tty, unix.TIOCGPGRP)
+	if err != nil || foreground != ours {
+		return false
+	}
+	its, err := unix.Getpgid(child)
+	return err == nil && its == ours
+}
+
+// raising returns how to raise the generation by one, in the background and one
+// after the other, for a broker that is slow or stopped must not keep signals
+// from the command; and how to end that.
+func (r *runner) raising(ctx context.Context, file *generationFile) (raise, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	wanted := make(chan struct{}, 64)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for range wanted {
+			r.raise(ctx, file)
+		}
+	})
+	raise = func() {
+		select {
+		case wanted <- struct{}{}:
+		default:
+		}
+	}
+	return raise, func() {
+		cancel()
+		close(wanted)
+		work.Wait()
+	}
 }
 
 // raise registers the next generation and tells the command through the file.
 func (r *runner) raise(ctx context.Context, file *generationFile) {
 	next, err := r.client.RegisterAnchor(ctx, r.session.Generation+1)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil: // the command has ended, and the session with it
+		return
+	case err != nil:
 		r.app.Streams.Warn(fmt.Sprintf("the generation stays at %d: %v", r.session.Generation, err))
 		return
+	case !next.ID.Equal(r.session.ID):
+		r.app.Streams.Warn("the broker had lost the session and made another one: what runs here does not belong to it")
 	}
 	r.session = next
 	if err := file.write(next.Generation); err != nil {
