@@ -86,7 +86,7 @@ var imports = []row{
 	},
 	{
 		pkg:     "internal/cli/democmd",
-		ours:    []string{"credstore", "internal/cli/streams", "spendoncetest"},
+		ours:    []string{"internal/cli/streams", "lease", "spendoncetest"},
 		modules: []string{"github.com/spf13/cobra", "golang.org/x/sys"},
 	},
 	{

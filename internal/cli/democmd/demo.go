@@ -18,7 +18,7 @@ import (
 	"github.com/spendonce/spendonce/spendoncetest"
 )
 
-// Command returns "spendonce demo". // arm makes a signal end its context.
+// Command returns "spendonce demo". arm makes a signal end its context.
 func Command(s *streams.Streams, arm func()) *cobra.Command {
 	var naive, asJSON bool
 	cmd := &cobra.Command{
@@ -26,8 +26,15 @@ func Command(s *streams.Streams, arm func()) *cobra.Command {
 		Short: "See the promise kept: 64 processes, a crash, a full disk, one session",
 		Long: `Start a strict authorization server on this machine, sign in through its form, and
 let many real processes share the session: all at once with an expired token, all
-at once after a 401, over a killed process and over a full disk. The command fails
-if anything is not as it must be.
+at once after a 401, over a killed process and over a full disk.
+
+On Linux, start a lease broker too, run an agent as the anchor of a session, and let
+its processes consume tokens: twice, 64 at once for the same one, and over a killed
+broker. A stranger who has the token tries as well, and a process that outlives the
+agent.
+
+Everything happens in a temporary directory and ends with the command, which fails if
+anything is not as it must be.
 
 With --naive, let clients without a lock do the same, and see what becomes of the
 session.`,
@@ -40,7 +47,7 @@ session.`,
 	}
 	cmd.Flags().BoolVar(&naive, "naive", false, "what clients without a lock do to the same session")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.AddCommand(naiveClientCommand())
+	cmd.AddCommand(hiddenCommands()...)
 	return cmd
 }
 
@@ -52,6 +59,9 @@ type scene struct {
 	OK       bool    `json:"ok"`
 	Skipped  bool    `json:"skipped,omitempty"`
 }
+
+// play plays one scene.
+type play func(context.Context) scene
 
 // stage is what the scenes are played on.
 type stage struct {
@@ -69,7 +79,7 @@ func run(ctx context.Context, s *streams.Streams, naive, asJSON bool) (err error
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "spendonce-demo-")
+	dir, err := os.MkdirTemp(parent(), "spendonce-demo-")
 	if err != nil {
 		return fmt.Errorf("making a directory for the demo: %w", err)
 	}
@@ -85,22 +95,28 @@ func run(ctx context.Context, s *streams.Streams, naive, asJSON bool) (err error
 		fmt.Fprintf(s.Out, "a strict server at %s: every refresh token once, reuse ends the session\n\n", server.URL())
 		fmt.Fprintf(s.Out, "%-52s %-52s %8s\n", "asked", "happened", "took")
 	}
-	scenes := []func(context.Context) scene{st.signIn, st.storm, st.rejected, st.crash, st.fullDisk}
+	acts := [][]play{{st.signIn, st.storm, st.rejected, st.crash, st.fullDisk}}
 	if naive {
-		scenes = []func(context.Context) scene{st.signIn, st.naiveStorm}
+		acts = [][]play{{st.signIn, st.naiveStorm}}
+	} else {
+		scenes, end := brokerScenes(st)
+		defer end()
+		acts = append(acts, scenes)
 	}
 	failed := false
-	for _, play := range scenes {
-		start := time.Now()
-		got := play(ctx)
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		got.Seconds = time.Since(start).Seconds()
-		failed = failed || !got.OK
-		st.show(got)
-		if got.Asked == "" || !got.OK && len(st.scenes) == 1 {
-			break // without a session there is nothing more to see
+	for _, act := range acts {
+		for i, play := range act {
+			start := time.Now()
+			got := play(ctx)
+			if err := ctx.Err(); err != nil {
+				return context.Cause(ctx)
+			}
+			got.Seconds = time.Since(start).Seconds()
+			failed = failed || !got.OK
+			st.show(got)
+			if i == 0 && (!got.OK || got.Skipped) {
+				break // the others build on it
+			}
 		}
 	}
 	if asJSON {
@@ -117,6 +133,15 @@ func run(ctx context.Context, s *streams.Streams, naive, asJSON bool) (err error
 		return errors.New("the demo did not go as it must: please report what it printed")
 	}
 	return nil
+}
+
+// parent is where temporary directories are made: the usual place, unless its
+// name is so long that a socket's path in it would be too.
+func parent() string {
+	if dir := os.TempDir(); len(dir) > 60 {
+		return "/tmp"
+	}
+	return ""
 }
 
 func (st *stage) show(got scene) {

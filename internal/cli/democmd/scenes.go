@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spendonce/spendonce/credstore"
 	"github.com/spendonce/spendonce/spendoncetest"
 )
 
@@ -24,13 +23,16 @@ const (
 	crowd  = 64
 )
 
+// socket is where the demo's broker listens.
+func (st *stage) socket() string { return filepath.Join(st.dir, "run", "broker.sock") }
+
 // child prepares one process of this program.
 func (st *stage) child(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, st.self, args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool {
-		return strings.HasPrefix(e, credstore.OverrideVariable(target)+"=")
+		return strings.HasPrefix(e, "SPENDONCE_") // who runs us may have places, tokens and sessions of their own
 	})
-	cmd.Env = append(cmd.Env, "SPENDONCE_STATE_DIR="+st.state, "XDG_CONFIG_HOME="+st.dir)
+	cmd.Env = append(cmd.Env, "SPENDONCE_STATE_DIR="+st.state, "SPENDONCE_SOCKET="+st.socket(), "XDG_CONFIG_HOME="+st.dir)
 	return cmd
 }
 
