@@ -5,6 +5,7 @@ package broker
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -25,28 +26,78 @@ const auditPending = 1 << 20
 // would cost a tenth of what a request does.
 const auditDelay = 50 * time.Millisecond
 
-// decision is one line of the audit log. It holds no id: only the first eight
-// hex digits of their hashes, which tell two apart and give neither away.
+// decision is one line of the audit log, see append for its members. It holds
+// no id: only the first eight hex digits of their hashes, which tell two apart
+// and give neither away.
 type decision struct {
-	Time       time.Time   `json:"time"`
-	Action     wire.Action `json:"action,omitempty"` // as understood; none if the frame was not
-	Code       wire.Code   `json:"code"`             // OK or the refusal
-	Reason     string      `json:"reason,omitempty"` // what the caller is not told
-	PID        int         `json:"pid"`
-	UID        uint32      `json:"uid"`
-	StartTime  uint64      `json:"starttime,omitempty"` // clock ticks since boot
-	Chain      []hop       `json:"chain,omitempty"`     // from the caller towards the anchor
-	Session    string      `json:"session,omitempty"`
-	Token      string      `json:"token,omitempty"`
-	Generation *uint64     `json:"generation,omitempty"`
-	Micros     int64       `json:"us"` // from accept to the decision
+	time       time.Time
+	action     wire.Action // as understood; none if the frame was not
+	code       wire.Code   // OK or the refusal
+	reason     string      // what the caller is not told
+	pid        int
+	uid        uint32
+	start      uint64         // clock ticks since boot; 0 if it was not looked up
+	chain      peercred.Chain // from the caller towards the anchor
+	session    string
+	token      string
+	generation uint64
+	took       time.Duration // from accept to the decision
 }
 
-// hop is one process of a walked chain.
-type hop struct {
-	PID       int    `json:"pid"`
-	StartTime uint64 `json:"starttime"`
-	Command   string `json:"command"` // as the process calls itself: 15 bytes of its own choice
+// append adds the decision as a JSON object. It is written out by hand because
+// every request ends here.
+func (d *decision) append(b []byte) []byte {
+	text := func(name, value string) {
+		if value != "" {
+			b = appendString(append(append(append(b, ",\""...), name...), "\":"...), value)
+		}
+	}
+	number := func(name string, value uint64) {
+		b = strconv.AppendUint(append(append(append(b, ",\""...), name...), "\":"...), value, 10)
+	}
+	b = append(b, `{"time":"`...)
+	b = append(d.time.UTC().AppendFormat(b, "2006-01-02T15:04:05.000000Z07:00"), '"')
+	text("action", string(d.action))
+	text("code", string(d.code))
+	text("reason", d.reason)
+	number("pid", uint64(d.pid))
+	number("uid", uint64(d.uid))
+	if d.start != 0 {
+		number("starttime", d.start)
+	}
+	text("session", d.session)
+	text("token", d.token)
+	if d.session != "" {
+		number("generation", d.generation)
+	}
+	number("us", uint64(d.took.Microseconds()))
+	if len(d.chain) > 0 {
+		b = append(b, `,"chain":[`...)
+		for i, l := range d.chain {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendInt(append(b, `{"pid":`...), int64(l.PID), 10)
+			b = strconv.AppendUint(append(b, `,"starttime":`...), l.StartTime, 10)
+			b = append(appendString(append(b, `,"command":`...), l.Comm), '}')
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+// appendString adds a JSON string.
+func appendString(b []byte, s string) []byte {
+	for _, c := range []byte(s) {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, err := json.Marshal(s)
+			if err != nil { // of a string: never
+				quoted = []byte(`""`)
+			}
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
 }
 
 const codeOK wire.Code = "OK"
@@ -57,14 +108,6 @@ func idPrefix(id secret.Secret) string {
 		return f[:8]
 	}
 	return ""
-}
-
-func hops(chain peercred.Chain) []hop {
-	out := make([]hop, len(chain))
-	for i, l := range chain {
-		out[i] = hop{l.PID, l.StartTime, l.Comm}
-	}
-	return out
 }
 
 // auditLog collects lines and writes them in the background, many with one
@@ -91,14 +134,10 @@ func newAuditLog(dir *durable.Dir, limit int64, warn func(string)) *auditLog {
 }
 
 func (l *auditLog) add(d *decision) {
-	line, err := json.Marshal(d)
-	if err != nil { // no such value is in it
-		line = []byte(`{"error":"a decision could not be written down"}`)
-	}
 	l.mu.Lock()
 	first := len(l.pending) == 0
-	if len(l.pending)+len(line) < auditPending {
-		l.pending = append(append(l.pending, line...), '\n')
+	if len(l.pending) < auditPending {
+		l.pending = append(d.append(l.pending), '\n')
 	} else {
 		l.dropped++
 	}

@@ -80,7 +80,22 @@ type Refused struct {
 	PID     int       `json:"pid"`
 	UID     uint32    `json:"uid"`
 	Session string    `json:"session,omitempty"`
-	Chain   []hop     `json:"chain,omitempty"`
+	Chain   []Hop     `json:"chain,omitempty"`
+}
+
+// Hop is one process of a walked chain.
+type Hop struct {
+	PID       int    `json:"pid"`
+	StartTime uint64 `json:"starttime"`
+	Command   string `json:"command"` // as the process calls itself: 15 bytes of its own choice
+}
+
+func hops(chain peercred.Chain) []Hop {
+	out := make([]Hop, len(chain))
+	for i, l := range chain {
+		out[i] = Hop{l.PID, l.StartTime, l.Comm}
+	}
+	return out
 }
 
 // Why is a process's way up, held against a session's anchor, or against
@@ -88,7 +103,7 @@ type Refused struct {
 type Why struct {
 	Version int         `json:"version"` // of this shape: 1
 	PID     int         `json:"pid"`
-	Chain   []hop       `json:"chain"` // to the anchor or to the top
+	Chain   []Hop       `json:"chain"` // to the anchor or to the top
 	Belongs string      `json:"belongs,omitempty"`
 	Answers []WhyAnswer `json:"answers"`
 }
@@ -229,7 +244,7 @@ func QueryWhy(ctx context.Context, socket string, pid int, session lease.Secret)
 }
 
 func query(ctx context.Context, socket string, q controlRequest, out any) error {
-	conn, err := lease.Dial(ctx, controlPath(socket))
+	conn, err := lease.Dial(controlPath(socket))
 	if err != nil {
 		return err
 	}

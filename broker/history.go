@@ -25,10 +25,10 @@ func newHistory() *history { return &history{counts: map[wire.Code]uint64{}} }
 func (h *history) note(d *decision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.counts[d.Code]++
-	h.micros[h.decided%uint64(len(h.micros))] = d.Micros
+	h.counts[d.code]++
+	h.micros[h.decided%uint64(len(h.micros))] = d.took.Microseconds()
 	h.decided++
-	if d.Code != codeOK {
+	if d.code != codeOK {
 		h.refusals[h.refused%uint64(len(h.refusals))] = *d
 		h.refused++
 	}
@@ -63,8 +63,8 @@ func (h *history) last() []Refused {
 	for i := range min(h.refused, uint64(len(h.refusals))) {
 		d := h.refusals[(h.refused-1-i)%uint64(len(h.refusals))]
 		out = append(out, Refused{
-			Time: d.Time.Truncate(time.Millisecond), Action: string(d.Action), Code: string(d.Code), Reason: d.Reason,
-			PID: d.PID, UID: d.UID, Session: d.Session, Chain: d.Chain,
+			Time: d.time.UTC().Truncate(time.Millisecond), Action: string(d.action), Code: string(d.code), Reason: d.reason,
+			PID: d.pid, UID: d.uid, Session: d.session, Chain: hops(d.chain),
 		})
 	}
 	return out

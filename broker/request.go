@@ -21,7 +21,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b 
 func (s *Server) serve(c *peercred.Conn, accepted time.Time) {
 	defer c.Close()
 	peer := c.Peer()
-	d := &decision{PID: peer.PID, UID: peer.UID}
+	d := &decision{pid: peer.PID, uid: peer.UID}
 	if err := c.Refusal(); err != nil {
 		s.answer(c, d, accepted, codeOfPeer(err), err, wire.Answer{})
 		return
@@ -43,19 +43,19 @@ func (s *Server) serve(c *peercred.Conn, accepted time.Time) {
 	}
 	q, code := wire.ParseRequest(frame)
 	clear(frame) // it may hold a token
-	d.Action = q.Action
+	d.action = q.Action
 	if code != "" {
 		s.answer(c, d, accepted, code, nil, wire.Answer{})
 		return
 	}
-	d.Session, d.Token, d.Generation = idPrefix(q.SessionID), idPrefix(q.Token), &q.Generation
+	d.session, d.token, d.generation = idPrefix(q.SessionID), idPrefix(q.Token), q.Generation
 	a, code, reason := s.decide(c, q, d, deadline)
 	s.answer(c, d, accepted, code, reason, a)
 }
 
 // refuse answers a connection there is no room for.
 func (s *Server) refuse(c *peercred.Conn, accepted time.Time, reason error) {
-	d := &decision{PID: c.Peer().PID, UID: c.Peer().UID}
+	d := &decision{pid: c.Peer().PID, uid: c.Peer().UID}
 	s.answer(c, d, accepted, wire.CodeBusy, reason, wire.Answer{})
 }
 
@@ -63,24 +63,24 @@ func (s *Server) refuse(c *peercred.Conn, accepted time.Time, reason error) {
 func (s *Server) answer(c *peercred.Conn, d *decision, accepted time.Time, code wire.Code, reason error, a wire.Answer) {
 	a.Code = code
 	now := time.Now()
-	d.Time, d.Code, d.Micros = now.UTC(), code, now.Sub(accepted).Microseconds()
+	d.time, d.code, d.took = now, code, now.Sub(accepted)
 	if reason != nil {
-		d.Reason = reason.Error()
+		d.reason = reason.Error()
 	}
 	if code == "" {
-		d.Code = codeOK
-		if d.Action == wire.MintToken {
-			d.Token = idPrefix(a.Token)
+		d.code = codeOK
+		if d.action == wire.MintToken {
+			d.token = idPrefix(a.Token)
 		}
-		if d.Action == wire.RegisterAnchor {
-			d.Session = idPrefix(a.SessionID)
+		if d.action == wire.RegisterAnchor {
+			d.session = idPrefix(a.SessionID)
 		}
 	}
 	s.audit.add(d)
 	s.history.note(d)
 	_ = c.SetWriteDeadline(now.Add(s.cfg.AnswerBound))
 	var space [512]byte
-	_, _ = c.Write(a.Append(space[:0], d.Action)) // who does not read has had its answer
+	_, _ = c.Write(a.Append(space[:0], d.action)) // who does not read has had its answer
 	clear(space[:])
 }
 
@@ -101,9 +101,9 @@ func (s *Server) decide(c *peercred.Conn, q wire.Request, d *decision, deadline 
 		return wire.Answer{}, wire.CodeSessionUnknown, peercred.ErrAnchorExited
 	}
 	chain, err := s.prover.Descends(c, anchor)
-	d.Chain = hops(chain)
+	d.chain = chain
 	if len(chain) > 0 {
-		d.StartTime = chain[0].StartTime
+		d.start = chain[0].StartTime
 	}
 	if err != nil {
 		return wire.Answer{}, codeOfDescent(err), err
@@ -144,9 +144,9 @@ func (s *Server) register(c *peercred.Conn, q wire.Request, d *decision, deadlin
 	if err != nil {
 		return wire.Answer{}, codeOfPeer(err), err
 	}
-	d.StartTime = caller.StartTime
+	d.start = caller.StartTime
 	if st, err := s.proc.Stat(caller.PID); err == nil && st.StartTime == caller.StartTime {
-		d.Chain = []hop{{st.PID, st.StartTime, st.Comm}}
+		d.chain = peercred.Chain{{Process: caller, PPID: st.PPID, Comm: st.Comm}}
 	}
 	key := keyOf(caller)
 	if old := s.anchors.find(key); old != nil && old.Exited() {
