@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +48,8 @@ type Client struct {
 	// Retries is how often a call is made again after a refusal that says
 	// that nothing happened (see [Refusal.Retry]) [3]; negative: never.
 	Retries int
+
+	judged atomic.Pointer[string] // the socket whose directory was found good
 }
 
 // RegisterAnchor makes this process the anchor of a session and returns it.
@@ -87,14 +90,13 @@ func (c *Client) Consume(ctx context.Context, s Session, token Secret) (Binding,
 
 // call sends a request, again where that is safe.
 func (c *Client) call(ctx context.Context, q wire.Request) (wire.Answer, error) {
-	if _, ok := ctx.Deadline(); !ok {
+	deadline, ok := ctx.Deadline()
+	if !ok {
 		timeout := c.Timeout
 		if timeout <= 0 {
 			timeout = 10 * time.Second
 		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
+		deadline = time.Now().Add(timeout)
 	}
 	path := c.Socket
 	if path == "" {
@@ -105,14 +107,20 @@ func (c *Client) call(ctx context.Context, q wire.Request) (wire.Answer, error) 
 	} else if err := CheckSocketPath(path); err != nil {
 		return wire.Answer{}, err
 	}
+	if judged := c.judged.Load(); judged == nil || *judged != path {
+		if err := checkDirectory(path); err != nil {
+			return wire.Answer{}, err
+		}
+		c.judged.Store(&path)
+	}
 	retries := c.Retries
 	if retries == 0 {
 		retries = 3
 	}
 	for try := 0; ; try++ {
-		a, err := exchange(ctx, path, q)
+		a, err := exchange(ctx, deadline, path, q)
 		var refusal Refusal
-		if err == nil || try >= retries || !errors.As(err, &refusal) || !refusal.Retry() {
+		if err == nil || try >= retries || !errors.As(err, &refusal) || !refusal.Retry() || !time.Now().Before(deadline) {
 			return a, err
 		}
 		// 10, 20, 40 ms and as much again by chance: a crowd that was turned
@@ -127,14 +135,18 @@ func (c *Client) call(ctx context.Context, q wire.Request) (wire.Answer, error) 
 }
 
 // exchange makes one connection, sends one request and reads one answer.
-func exchange(ctx context.Context, path string, q wire.Request) (wire.Answer, error) {
-	conn, err := Dial(ctx, path)
+func exchange(ctx context.Context, deadline time.Time, path string, q wire.Request) (wire.Answer, error) {
+	conn, err := connect(path)
 	if err != nil {
 		return wire.Answer{}, err
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return wire.Answer{}, fmt.Errorf("connecting to the broker: %w", err)
+	}
+	if ctx.Done() != nil {
+		defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	}
 
 	// A refusal may come before the request was read: then writing fails, and
 	// the answer is there all the same.
@@ -150,39 +162,34 @@ func exchange(ctx context.Context, path string, q wire.Request) (wire.Answer, er
 		return answer, nil
 	case q.Action == wire.Authenticate || q.Action == wire.RegisterAnchor:
 		// Asking again is harmless.
-		if ctx.Err() != nil {
-			return wire.Answer{}, fmt.Errorf("waiting for the broker's answer: %w", context.Cause(ctx))
-		}
 		return wire.Answer{}, fmt.Errorf("reading the broker's answer: %w", errors.Join(err, sendErr))
-	case ctx.Err() != nil:
-		return wire.Answer{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, context.Cause(ctx))
 	default:
 		return wire.Answer{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, errors.Join(err, sendErr))
 	}
 }
 
-// Dial connects to a socket that is ours and that nobody could have put in
-// the place of another. The errors are [ErrNoBroker], [ErrUnsafeServer] and
-// [ErrBusy].
-func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
-	if err := checkDirectory(filepath.Dir(path)); err != nil {
+// Dial connects to a socket of the broker's that is ours and that nobody
+// could have put in the place of another. The errors are [ErrNoBroker],
+// [ErrUnsafeServer] and [ErrBusy].
+func Dial(path string) (*net.UnixConn, error) {
+	if err := checkDirectory(path); err != nil {
 		return nil, err
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	return connect(path)
+}
+
+func connect(path string) (*net.UnixConn, error) {
+	// No wait to be cut short: a full queue is an error at once.
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	switch {
-	case errors.Is(err, unix.EAGAIN): // its queue of connections is full
+	case errors.Is(err, unix.EAGAIN):
 		return nil, ErrBusy
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		return nil, noBroker(path, err)
 	case err != nil:
 		return nil, fmt.Errorf("connecting to the broker: %w", err)
 	}
-	unixConn, ok := conn.(*net.UnixConn)
-	if !ok {
-		_ = conn.Close()
-		return nil, fmt.Errorf("connecting to the broker: %w", ErrUnsafeServer)
-	}
-	server, err := peercred.DialedServer(unixConn)
+	server, err := peercred.DialedServer(conn)
 	if err == nil && int(server.UID) != os.Geteuid() {
 		err = fmt.Errorf("%w: user %d listens at %s", ErrUnsafeServer, server.UID, path)
 	}
@@ -190,17 +197,18 @@ func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	return unixConn, nil
+	return conn, nil
 }
 
-// checkDirectory judges where the socket is. Who could redirect us by a
-// directory above it still needs a server that runs as our user, which the
-// kernel tells once we are connected.
-func checkDirectory(path string) error {
+// checkDirectory judges where the socket is. Once it is good, only we can make
+// it worse; and who could redirect us by a directory above it still needs a
+// server that runs as our user, which the kernel tells of every connection.
+func checkDirectory(socket string) error {
+	path := filepath.Dir(socket)
 	f, err := durable.LookAt(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return noBroker(path, err)
+		return noBroker(socket, err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnsafeServer, err)
 	case !f.Type.IsDir():
