@@ -11,10 +11,10 @@ func limitChecks() []check {
 	const crowd = 300 // over what one process may have open by default
 	return []check{
 		{rule: "limits.busy", slow: true, name: "300 silent connections of one process are refused each, and others are answered", run: func(t *trial) {
-			f, many := t.family(), t.process()
+			f, crowded := t.family(), t.process()
 			done := make(chan reply)
 			o := order{Do: doVolley, Socket: t.socket, Frames: make([][]byte, crowd), Read: patience}
-			go func() { done <- many.do(o) }()
+			go func() { done <- crowded.do(o) }()
 			t.soon(f)
 			r := <-done
 			if r.Failed != "" {

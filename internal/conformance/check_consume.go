@@ -28,32 +28,23 @@ func consumeChecks() []check {
 		{rule: "consume.once", name: "of 64 attempts at the same time exactly one is granted", run: func(t *trial) {
 			f := t.family()
 			tok := t.mint(f.anchor, f.anchor.session)
-			t.onlyOne(t.volley(f.child, 64, f.anchor.consume(tok)))
+			t.onlyOne(t.volley(f.child, many(64, f.anchor.consume(tok))...))
 			t.refused(t.ask(f.child, f.anchor.consume(tok)), "TOKEN_REPLAY")
 		}},
 		{rule: "consume.once", name: "of 64 attempts by four processes at the same time exactly one is granted", run: func(t *trial) {
 			f := t.family()
 			tok := t.mint(f.anchor, f.anchor.session)
-			frame := f.anchor.consume(tok)
 			four := []*actor{f.anchor.actor, f.child, f.grandchild, t.child(f.anchor)}
 			replies := make([]reply, len(four))
-			o := order{Do: doVolley, Socket: t.socket, Shut: true, Read: patience}
-			for range 64 / len(four) {
-				o.Frames = append(o.Frames, []byte(frame))
-			}
+			frames := many(64/len(four), f.anchor.consume(tok))
 			var all sync.WaitGroup
 			for i, p := range four {
-				all.Go(func() { replies[i] = p.do(o) })
+				all.Go(func() { replies[i] = p.do(t.salvo(frames...)) })
 			}
 			all.Wait()
 			var answers []answer
-			for _, r := range replies {
-				if r.Failed != "" {
-					t.must(fmt.Errorf("volley: %s", r.Failed))
-				}
-				for _, h := range r.Heard {
-					answers = append(answers, t.note(h))
-				}
+			for i, r := range replies {
+				answers = append(answers, t.settled(four[i], frames, r)...)
 			}
 			t.onlyOne(answers)
 		}},

@@ -34,19 +34,19 @@ func deadlineChecks() []check {
 			f := t.family()
 			t.inTime(t.drip(f.child, f.anchor.authenticate()), "DEADLINE_EXCEEDED")
 		}},
-		{rule: "frame.isolation", name: "while 32 connections are silent others are answered", run: func(t *trial) {
+		{rule: "frame.isolation", name: "while 100 connections are silent others are answered", run: func(t *trial) {
 			f, idle := t.family(), t.process()
-			hold(t, idle, 32, order{})
+			hold(t, idle, 100, order{})
 			t.soon(f)
 		}},
-		{rule: "frame.isolation", name: "while 32 clients hold back their half-close others are answered", run: func(t *trial) {
+		{rule: "frame.isolation", name: "while 100 clients hold back their half-close others are answered", run: func(t *trial) {
 			f, idle := t.family(), t.process()
-			hold(t, idle, 32, order{Chunks: pieces(f.anchor.authenticate())})
+			hold(t, idle, 100, order{Chunks: pieces(f.anchor.authenticate())})
 			t.soon(f)
 		}},
-		{rule: "frame.isolation", name: "while 32 clients do not read their answers others are answered", run: func(t *trial) {
+		{rule: "frame.isolation", name: "while 100 clients do not read their answers others are answered", run: func(t *trial) {
 			f, idle := t.family(), t.child(t.family().anchor)
-			hold(t, idle, 32, order{Chunks: pieces(f.anchor.authenticate()), Shut: true})
+			hold(t, idle, 100, order{Chunks: pieces(f.anchor.authenticate()), Shut: true})
 			t.soon(f)
 		}},
 		{rule: "frame.isolation", slow: true, name: "while a client drips others are answered", run: func(t *trial) {

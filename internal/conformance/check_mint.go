@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -26,7 +27,7 @@ func mintChecks() []check {
 		{rule: "mint.token", name: "32 tokens for the same binding are 32 tokens, each good once", run: func(t *trial) {
 			a := t.anchor(0)
 			seen := map[string]bool{}
-			for _, ans := range t.volley(a, 32, a.mint()) {
+			for _, ans := range t.volley(a, many(32, a.mint())...) {
 				t.granted(ans, "token")
 				same(t, seen[ans.token], false, "handed out before")
 				seen[ans.token] = true
@@ -87,8 +88,14 @@ func capacityChecks() []check {
 			a, b := t.full()
 			t.refused(t.ask(a, a.mint()), "TOKEN_CAPACITY")
 			t.refused(t.ask(b, b.mint()), "TOKEN_CAPACITY")
+			var consume []string
 			for _, tok := range a.tokens {
-				t.spend(a, a.session, tok)
+				consume = append(consume, a.consume(tok))
+			}
+			for some := range slices.Chunk(consume, 64) {
+				for _, ans := range t.volley(a, some...) {
+					t.granted(ans, "binding")
+				}
 			}
 			t.spend(b, b.session, t.mint(b, b.session))
 		}},
@@ -133,7 +140,7 @@ func (t *trial) full() (hoarder, *anchor) {
 	b := t.anchor(0)
 	a := hoarder{t.anchor(0), nil}
 	for len(a.tokens) < capacity {
-		for _, ans := range t.volley(a, min(64, capacity-len(a.tokens)), a.mint()) {
+		for _, ans := range t.volley(a, many(min(64, capacity-len(a.tokens)), a.mint())...) {
 			if !ans.ok {
 				t.broken(fmt.Sprintf("%s after %d tokens", ans, len(a.tokens)), "256 tokens that are pending")
 			}

@@ -2,6 +2,11 @@
 
 package conformance
 
+import (
+	"fmt"
+	"slices"
+)
+
 func registerChecks() []check {
 	return []check{
 		{rule: "register.new", name: "a new anchor gets a session id of 256 bits in base64url", run: func(t *trial) {
@@ -28,7 +33,7 @@ func registerChecks() []check {
 		}},
 		{rule: "register.same", name: "32 first registrations of one process at the same time get one session", run: func(t *trial) {
 			a := t.process()
-			answers := t.volley(a, 32, register(2))
+			answers := t.volley(a, many(32, register(2))...)
 			for _, ans := range answers {
 				t.granted(ans, "session_id")
 				same(t, ans.sessionID, answers[0].sessionID, "session")
@@ -53,6 +58,26 @@ func registerChecks() []check {
 			tok := t.mint(b, b.session)
 			t.raise(a)
 			t.spend(b, b.session, tok)
+		}},
+		{rule: "register.higher", name: "generation and tokens change in one step: no attempt meanwhile finds one without the other", run: func(t *trial) {
+			a := t.anchor(0)
+			d := t.child(a)
+			for range 8 {
+				var consume []string
+				for _, ans := range t.volley(d, many(24, a.mint())...) {
+					t.granted(ans, "token")
+					consume = append(consume, a.consume(ans.token))
+				}
+				done := make(chan reply)
+				go func() { done <- d.do(t.salvo(consume...)) }()
+				t.raise(a)
+				for _, ans := range t.settled(d, consume, <-done) {
+					if !ans.ok {
+						t.refused(ans, "GENERATION_STALE")
+					}
+				}
+			}
+			t.got, t.want = "ok or GENERATION_STALE", "ok or GENERATION_STALE"
 		}},
 		{rule: "register.lower", name: "a lower generation is refused and changes nothing", run: func(t *trial) {
 			a := t.anchor(5)
@@ -158,15 +183,35 @@ func requestsAt(s session) []string {
 	return []string{s.authenticate(), s.mint(), s.consume(never())}
 }
 
-// volley lets p make n equal requests at the same time.
-func (t *trial) volley(p process, n int, frame string) []answer {
-	o := order{Do: doVolley, Socket: t.socket, Shut: true, Read: patience}
-	for range n {
-		o.Frames = append(o.Frames, []byte(frame))
+// volley lets p make all requests at the same time.
+func (t *trial) volley(p process, frames ...string) []answer {
+	return t.settled(p, frames, t.order(p, t.salvo(frames...)))
+}
+
+// settled notes what was heard after a salvo. What was refused only because
+// too much went on at the same time is asked for again.
+func (t *trial) settled(p process, frames []string, r reply) []answer {
+	if r.Failed != "" {
+		t.must(fmt.Errorf("volley: %s", r.Failed))
 	}
 	var all []answer
-	for _, h := range t.order(p, o).Heard {
-		all = append(all, t.note(h))
+	for i, h := range r.Heard {
+		a := t.note(h)
+		if a.passing() {
+			a = t.ask(p, frames[i])
+		}
+		all = append(all, a)
 	}
 	return all
 }
+
+func (t *trial) salvo(frames ...string) order {
+	o := order{Do: doVolley, Socket: t.socket, Shut: true, Read: patience}
+	for _, f := range frames {
+		o.Frames = append(o.Frames, []byte(f))
+	}
+	return o
+}
+
+// many is the same request n times.
+func many(n int, frame string) []string { return slices.Repeat([]string{frame}, n) }

@@ -20,3 +20,6 @@ func CheckCount() int { return len(allChecks()) }
 func RunOnly(ctx context.Context, cfg Config, keep func(name string) bool) (Report, error) {
 	return run(ctx, cfg, func(c check) bool { return keep(c.name) })
 }
+
+// Codes lists the codes that the kit knows.
+func Codes() []string { return codes() }

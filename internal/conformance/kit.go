@@ -175,14 +175,17 @@ func (t *trial) ask(p process, frame string) answer {
 func (t *trial) insist(try func() answer) answer {
 	a := try()
 	for range 3 {
-		switch a.code {
-		case "BUSY", "DEADLINE_EXCEEDED", "ANCESTRY_CHANGED":
-			a = try()
-		default:
-			return a
+		if !a.passing() {
+			break
 		}
+		a = try()
 	}
 	return a
+}
+
+// passing reports whether the same request may be answered otherwise at once.
+func (a answer) passing() bool {
+	return a.code == "BUSY" || a.code == "DEADLINE_EXCEEDED" || a.code == "ANCESTRY_CHANGED"
 }
 
 // pieces are chunks without pauses.

@@ -92,7 +92,7 @@ func (r *reference) register(q refRequest, p refPeer) map[string]any {
 			return false
 		case r.has("one session for all"):
 			return true
-		case r.has("knows anchors by what they execute") && s.exe != now.exe:
+		case r.has("knows anchors by what they execute") && s.stack != now.stack:
 			return false
 		case r.has("nested anchors join") && r.descends(p, s):
 			return true
@@ -100,7 +100,7 @@ func (r *reference) register(q refRequest, p refPeer) map[string]any {
 		return s.pid == p.pid && s.start == p.start
 	})
 	if i < 0 {
-		s := &refSession{id: fresh(), pid: p.pid, start: p.start, exe: now.exe, generation: q.generation}
+		s := &refSession{id: fresh(), pid: p.pid, start: p.start, stack: now.stack, generation: q.generation}
 		if r.has("short ids") {
 			s.id = s.id[:22]
 		}

@@ -43,7 +43,7 @@ type refSession struct {
 	id         string
 	pid        int
 	start      string
-	exe        string
+	stack      string
 	generation uint64
 }
 
@@ -106,6 +106,8 @@ type refPeer struct {
 	start string
 	alien bool // somebody else wrote
 	laden bool // something else than bytes came
+
+	pieces int
 }
 
 func (r *reference) connection(conn *net.UnixConn) {
@@ -278,7 +280,9 @@ func (r *reference) writer(oob []byte, p *refPeer) {
 	}
 	for _, m := range messages {
 		if cred, err := syscall.ParseUnixCredentials(&m); err == nil {
-			p.alien = p.alien || int(cred.Pid) != p.pid
+			if p.pieces++; p.pieces == 1 || !r.has("asks only for the first writer") {
+				p.alien = p.alien || int(cred.Pid) != p.pid
+			}
 			continue
 		}
 		fds, _ := syscall.ParseUnixRights(&m)
@@ -287,9 +291,6 @@ func (r *reference) writer(oob []byte, p *refPeer) {
 		}
 		p.laden = true
 	}
-	if r.has("asks only for the first writer") && len(messages) > 0 && p.alien {
-		p.alien = p.start == ""
-	}
 }
 
 // refProcess is what /proc says about one.
@@ -297,7 +298,7 @@ type refProcess struct {
 	parent int
 	start  string
 	state  string
-	exe    string
+	stack  string // where it begins: anew with each execve
 }
 
 func lookUp(pid int) (refProcess, bool) {
@@ -307,8 +308,7 @@ func lookUp(pid int) (refProcess, bool) {
 	}
 	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	parent, _ := strconv.Atoi(f[1])
-	exe, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return refProcess{parent: parent, start: f[19], state: f[0], exe: string(exe)}, true
+	return refProcess{parent: parent, start: f[19], state: f[0], stack: f[25]}, true
 }
 
 func living(pid int, start string) bool {
