@@ -55,18 +55,22 @@ func forkAndCall(args *cloneArgs, calls []rawCall) (pid uintptr, errno syscall.E
 		return pid, errno
 	}
 	for i := 0; i < len(calls); i++ {
-		if _, _, errno = syscall.RawSyscall(calls[i].number, calls[i].a, calls[i].b, calls[i].c); errno != 0 {
-			syscall.RawSyscall(unix.SYS_EXIT_GROUP, 1, 0, 0)
+		made, _, errno := syscall.RawSyscall(calls[i].number, calls[i].a, calls[i].b, calls[i].c)
+		if errno != 0 {
+			_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, 1, 0, 0)
+		}
+		if calls[i].number == unix.SYS_CLONE && made != 0 {
+			break // what follows is the child's
 		}
 	}
 	for {
-		syscall.RawSyscall(unix.SYS_PAUSE, 0, 0, 0)
+		_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
 	}
 }
 
 // cloneCaller makes a process with the given pid, or any, that connects to
-// path and writes a line.
-func cloneCaller(pid int, path string) (int, error) {
+// path and writes a line. Those of first come before.
+func cloneCaller(pid int, path string, first ...rawCall) (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
@@ -77,17 +81,22 @@ func cloneCaller(pid int, path string) (int, error) {
 		addr.Path[i] = int8(path[i])
 	}
 	line := []byte("x\n")
-	got, err := rawClone(pid, []rawCall{
+	got, err := rawClone(pid, append(first, []rawCall{
 		{unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(addr)), unsafe.Sizeof(*addr)},
 		{unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&line[0])), uintptr(len(line))},
 		{unix.SYS_SHUTDOWN, uintptr(fd), unix.SHUT_WR, 0},
 		// Until the test hangs up, so that no process stays behind.
 		{unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&line[0])), 1},
 		{unix.SYS_EXIT_GROUP, 0, 0, 0},
-	})
+	}...))
 	runtime.KeepAlive(addr)
 	runtime.KeepAlive(line)
 	return got, err
+}
+
+// clonePair makes a process that only waits, and has a child that calls.
+func clonePair(path string) (int, error) {
+	return cloneCaller(0, path, rawCall{unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0})
 }
 
 // cloneIdle makes a process that only waits, no longer than its parent lives.
@@ -129,6 +138,8 @@ func (*kinsman) more(order, arg string) (string, error) {
 		pid, err = cloneIdle(pid)
 	case "clone-caller": // one with this pid that calls at a path
 		pid, err = cloneCaller(pid, path)
+	case "clone-pair":
+		pid, err = clonePair(path)
 	default:
 		err = errors.New("no such order: " + order)
 	}

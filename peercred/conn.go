@@ -22,18 +22,16 @@ type Conn struct {
 	peer    Peer
 	refusal error
 	pidfd   int // -1 if refused
-	// start is known before the peer is looked up where the kernel cannot give
-	// the pidfd of who connected, else 0.
-	start uint64
 
 	violation error // the first in what was read
 	control   [controlRoom]byte
 
 	entry procfs.Entry // the peer's own, kept for the second reading
 	stat  procfs.Stat
+	used  bool // stat has served a walk, and another one needs a new reading
 }
 
-func newConn(socket *net.UnixConn, r rules, proc *procfs.FS) (*Conn, error) {
+func newConn(socket *net.UnixConn, r rules, old *oldKernel) (*Conn, error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
 		socket.Close()
@@ -47,8 +45,8 @@ func newConn(socket *net.UnixConn, r rules, proc *procfs.FS) (*Conn, error) {
 		if err := r.refuse(c.peer); err != nil {
 			return err
 		}
-		if proc != nil {
-			c.pidfd, c.start, err = oldPidfdOf(fd, c.peer.PID, proc)
+		if old != nil {
+			c.pidfd, err = old.pidfdOf(fd, c.peer.PID)
 		} else {
 			c.pidfd, err = pidfdOf(fd)
 		}

@@ -3,6 +3,9 @@
 package peercred_test
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/spendonce/spendonce/peercred"
@@ -73,5 +76,65 @@ func TestAnAnchorThatAdoptsOrphansKeepsThem(t *testing.T) {
 	anchor.tell("reap %d", middle.pid)
 	if _, err := pr.Descends(orphan.callsWell(l), a); err != nil {
 		t.Error(err)
+	}
+}
+
+// More than are kept open for the second pass.
+func TestADeepDescentLeavesNoDescriptorsOpen(t *testing.T) {
+	l, pr, f := listen(t), newProver(t), newFamily(t)
+	anchor := f.child(nil)
+	a := anchored(t, pr, anchor.callsWell(l))
+	deepest := anchor
+	for range peercred.KeptEntries + 4 {
+		deepest = deepest.spawn()
+	}
+	c := deepest.callsWell(l)
+	before := openDescriptors(t)
+	chain, err := pr.Descends(c, a)
+	if err != nil || len(chain) != peercred.KeptEntries+5 {
+		t.Errorf("%d links: %v", len(chain), err)
+	}
+	c.Close()
+	if after := openDescriptors(t); after != before-2 { // the socket and the pidfd
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+func TestExplainTellsOfAnyProcess(t *testing.T) {
+	pr, f := newProver(t), newFamily(t)
+	m := f.child(nil)
+	chain, err := pr.Explain(m.pid, peercred.Process{})
+	wantError(t, err, peercred.ErrNotDescendant)
+	if len(chain) < 2 || chain[0].PID != m.pid || chain[1].PID != os.Getpid() || chain[0].PPID != os.Getpid() || chain[1].Comm == "" {
+		t.Fatalf("%v", chain)
+	}
+	if again, err := pr.Explain(m.pid, chain[1].Process); err != nil || len(again) != 2 {
+		t.Errorf("%v, %v", again, err)
+	}
+	m.exit()
+	reap(t, m.pid)
+	_, err = pr.Explain(m.pid, chain[1].Process)
+	wantError(t, err, peercred.ErrUnreadable)
+	wantError(t, err, peercred.ErrNoProcess)
+	if at := hop(t, err); at != m.pid {
+		t.Errorf("%v blames process %d", err, at)
+	}
+}
+
+// K06: in a walk, all others' names count too.
+func TestACommandNameLeadsNoWalkAstray(t *testing.T) {
+	l, pr, f := listen(t), newProver(t), newFamily(t)
+	anchor, stranger := f.child(nil), f.child(nil)
+	a := anchored(t, pr, anchor.callsWell(l))
+	child := anchor.spawn()
+	for _, name := range []string{"a b", ") S 1 1 1 0", "x)\nS 1 (", "))))", "(", "\xff"} {
+		child.tell("rename %q", name)
+		if chain, err := pr.Descends(child.callsWell(l), a); err != nil || chain[0].PPID != anchor.pid {
+			t.Errorf("%q: %v, %v", name, chain, err)
+		}
+	}
+	stranger.tell("rename %q", fmt.Sprintf(") S %d (", anchor.pid))
+	if chain, err := pr.Descends(stranger.callsWell(l), a); !errors.Is(err, peercred.ErrNotDescendant) {
+		t.Errorf("%v, %v", chain, err)
 	}
 }

@@ -32,7 +32,7 @@ const lineVariable = "PEERCRED_TEST_LINE"
 func newFamily(t testing.TB) *family {
 	t.Helper()
 	// Also processes of other users find the way here.
-	dir, err := os.MkdirTemp("", "peercred")
+	dir, err := os.MkdirTemp("", "peercred") //nolint:usetesting // that one is ours alone
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,6 +205,12 @@ func (k *kinsman) obey(order, arg string) (answer string, err error) {
 		}
 		if err == nil {
 			_, err = unix.Wait4(pid, nil, 0, nil)
+		}
+		return "ok", err
+	case "await": // a child becomes a zombie
+		pid, err := strconv.Atoi(arg)
+		if err == nil {
+			err = unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		}
 		return "ok", err
 	case "dial":

@@ -40,9 +40,9 @@ type FileID struct{ Dev, Ino uint64 }
 type Listener struct {
 	socket *net.UnixListener
 	file   FileID
+	mode   uint32
 	rules  rules
-	// proc is open where the kernel has no SO_PEERPIDFD.
-	proc *procfs.FS
+	old    *oldKernel // nil where the kernel has SO_PEERPIDFD
 }
 
 // Listen binds a Unix stream socket to path, which must not exist: nothing is
@@ -79,6 +79,10 @@ func Listen(path string) (*Listener, error) {
 	}
 	socket.SetUnlinkOnClose(false)
 	l, err := newListener(socket, path)
+	if err == nil && l.mode != 0o600 {
+		// A umask that takes from its owner: until now the mode was narrower.
+		err = unix.Fchmodat(unix.AT_FDCWD, path, 0o600, unix.AT_SYMLINK_NOFOLLOW)
+	}
 	if err != nil {
 		socket.Close()
 		return nil, err
@@ -162,12 +166,15 @@ func newListener(socket *net.UnixListener, path string) (*Listener, error) {
 	l := &Listener{
 		socket: socket,
 		file:   FileID{uint64(st.Dev), st.Ino}, //nolint:unconvert // not the same type everywhere
+		mode:   st.Mode & 0o7777,
 		rules:  rules{uid: uint32(os.Geteuid()), overflow: overflow},
 	}
 	if !hasPeerPidfd(socket) {
-		if l.proc, err = procfs.Open(); err != nil {
+		proc, err := procfs.Open()
+		if err != nil {
 			return nil, err
 		}
+		l.old = &oldKernel{proc: proc}
 	}
 	return l, nil
 }
@@ -212,17 +219,12 @@ func (l *Listener) Accept() (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newConn(socket, l.rules, l.proc)
+	return newConn(socket, l.rules, l.old)
 }
 
-// Close ends the listening. The socket's file stays.
-func (l *Listener) Close() error {
-	err := l.socket.Close()
-	if err == nil && l.proc != nil {
-		l.proc.Close()
-	}
-	return err
-}
+// Close ends the listening. The socket's file stays. (So does, on an old
+// kernel, the descriptor of /proc: an Accept may be using it.)
+func (l *Listener) Close() error { return l.socket.Close() }
 
 // Addr returns the path that was bound.
 func (l *Listener) Addr() string { return l.socket.Addr().String() }

@@ -72,20 +72,29 @@ func pidfdOf(socket int) (int, error) {
 	return -1, fmt.Errorf("%w: %w", ErrNoPidfd, err)
 }
 
-// oldPidfdOf does what it can where the kernel is older than 6.5: the process
+// oldKernel is one without SO_PEERPIDFD.
+type oldKernel struct {
+	proc  *procfs.FS
+	pause func() // for tests
+}
+
+// pidfdOf does what can be done there: the process
 // that has the peer's pid now must be the same before and after its pidfd was
 // opened. A peer that died earlier than that, and whose pid was given away, is
 // noticed if it had the only descriptor of its end.
-func oldPidfdOf(socket int, pid int, proc *procfs.FS) (pidfd int, start uint64, err error) {
-	before, err := proc.Stat(pid)
+func (k *oldKernel) pidfdOf(socket, pid int) (pidfd int, err error) {
+	before, err := k.proc.Stat(pid)
 	if err != nil {
-		return -1, 0, fmt.Errorf("%w: %w", ErrNoPidfd, err)
+		return -1, fmt.Errorf("%w: %w", ErrNoPidfd, err)
+	}
+	if k.pause != nil {
+		k.pause()
 	}
 	pidfd, err = unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return -1, 0, fmt.Errorf("%w: %w", ErrNoPidfd, err)
+		return -1, fmt.Errorf("%w: %w", ErrNoPidfd, err)
 	}
-	after, err := proc.Stat(pid)
+	after, err := k.proc.Stat(pid)
 	if err == nil && after.StartTime != before.StartTime {
 		err = ErrExited
 	}
@@ -94,9 +103,9 @@ func oldPidfdOf(socket int, pid int, proc *procfs.FS) (pidfd int, start uint64, 
 	}
 	if err != nil {
 		_ = unix.Close(pidfd)
-		return -1, 0, fmt.Errorf("%w: %w", ErrNoPidfd, err)
+		return -1, fmt.Errorf("%w: %w", ErrNoPidfd, err)
 	}
-	return pidfd, before.StartTime, nil
+	return pidfd, nil
 }
 
 // stillThere looks whether the other end of a socket was closed.

@@ -48,13 +48,13 @@ func (pr *Prover) Identify(c *Conn) (Process, error) {
 	pid := c.peer.PID
 	c.forget()
 	st, entry, err := procTable{pr.fs}.Look(pid, true)
-	c.entry, c.stat = entry, st
+	c.entry, c.stat, c.used = entry, st, false
 	// The pidfd knows better than /proc why there is nothing.
 	gone, pollErr := hasExited(c.pidfd)
 	switch {
 	case pollErr != nil:
 		err = pollErr
-	case gone, err == nil && c.start != 0 && c.start != st.StartTime:
+	case gone:
 		err = ErrExited
 	case err != nil:
 		err = unreadable(0, pid, err)
@@ -74,13 +74,14 @@ func (pr *Prover) Identify(c *Conn) (Process, error) {
 // which concern the peer; [ErrAnchorExited]; [ErrAncestryChanged], after which
 // the peer may ask again; [ErrNotDescendant].
 func (pr *Prover) Descends(c *Conn, a *Anchor) (Chain, error) {
-	if !c.entry.Open() {
+	if !c.entry.Open() || c.used {
 		if _, err := pr.Identify(c); err != nil {
 			return nil, err
 		}
 	} else if err := c.verdict(); err != nil {
 		return nil, err
 	}
+	c.used = true
 	w := walk{table: procTable{pr.fs}, anchor: a.process, pause: pr.pause}
 	err := w.run(c.peer.PID, c.stat, c.entry)
 

@@ -252,7 +252,7 @@ func TestAMidChainPidRecycledUnderTheAnchorIsNoWayToIt(t *testing.T) {
 // times of both passes are the same then: only the orphan's parent is not.
 func TestAMidChainPidRecycledWithinAClockTickIsNoWayToTheAnchor(t *testing.T) {
 	needRoot(t)
-	l := listen(t)
+	l, pr := listen(t), newProver(t)
 	const tries = 100
 	for range tries {
 		u := usurp(t, l, func(peercred.Process) {})
@@ -266,7 +266,79 @@ func TestAMidChainPidRecycledWithinAClockTickIsNoWayToTheAnchor(t *testing.T) {
 		if at := hop(t, u.err); at != u.orphan {
 			t.Errorf("%v, want process %d blamed", u.err, u.orphan)
 		}
+		for _, link := range u.chain {
+			if now, _ := pr.Explain(link.PID, peercred.Process{}); len(now) == 0 || now[0].Process != link.Process {
+				t.Errorf("not even the start time is the same: %v, now %v", link, now)
+			}
+		}
 		return
 	}
 	t.Fatalf("no usurper within a clock tick in %d tries", tries)
+}
+
+// A kept entry is of its process for good, so that in the second pass nobody
+// can answer in its place: not even with the same pid, parent and tick.
+func TestAParentsSuccessorDoesNotAnswerForIt(t *testing.T) {
+	needRoot(t)
+	l, pr, f := listen(t), newProver(t), newFamily(t)
+	anchor := f.child(nil)
+	a := anchored(t, pr, anchor.callsWell(l))
+	const tries = 100
+	for range tries {
+		middle := number(t, anchor.tell("clone-pair 0 %s", l.Addr()))
+		c := accept(t, l)
+		pr.SetPause(func(pass, hop int) {
+			if pass == 2 && hop == 1 {
+				anchor.tell("kill %d", middle)
+				anchor.tell("clone-idle %d", middle)
+			}
+		})
+		chain, err := pr.Descends(c, a)
+		pr.SetPause(nil)
+		now, _ := pr.Explain(middle, a.Process())
+		anchor.tell("kill %d", middle)
+		wantError(t, err, peercred.ErrAncestryChanged)
+		if at := hop(t, err); at != middle {
+			t.Errorf("%v, want process %d blamed", err, middle)
+		}
+		if len(now) > 1 && now[0].Process == chain[1].Process && now[1].Process == a.Process() {
+			return
+		}
+	}
+	t.Fatalf("no successor within a clock tick in %d tries", tries)
+}
+
+// Where the kernel cannot give the pidfd of who connected, its pid may be
+// another one's before a pidfd is opened.
+func TestAnOldKernelsPeerIsNotTakenForItsSuccessor(t *testing.T) {
+	needRoot(t)
+	t.Run("before the accept", func(t *testing.T) {
+		l, f := listen(t), newFamily(t)
+		l.AsOldKernel(t, nil)
+		m := f.child(nil)
+		m.tell("dial %s", l.Addr())
+		m.exit()
+		reap(t, m.pid)
+		f.impostor(m.pid)
+		c := accept(t, l)
+		wantError(t, c.Refusal(), peercred.ErrNoPidfd)
+		wantError(t, c.Refusal(), peercred.ErrExited)
+	})
+	t.Run("while the pidfd is opened", func(t *testing.T) {
+		l, pr, f := listen(t), newProver(t), newFamily(t)
+		m := f.child(nil)
+		m.tell("dial %s", l.Addr())
+		given := m.taken() // its end stays open
+		chain, _ := pr.Explain(m.pid, peercred.Process{})
+		l.AsOldKernel(t, func() {
+			m.exit()
+			reap(t, m.pid)
+			tick(t, pr, chain[0].Process)
+			f.impostor(m.pid)
+		})
+		c := accept(t, l)
+		wantError(t, c.Refusal(), peercred.ErrNoPidfd)
+		wantError(t, c.Refusal(), peercred.ErrExited)
+		given.Close()
+	})
 }

@@ -53,7 +53,7 @@ type walk struct {
 	table  table
 	anchor Process
 	// pause, for tests, runs after each reading of the first pass and before
-	// the second.
+	// each of the second.
 	pause func(pass, hop int)
 
 	chain Chain
@@ -84,9 +84,6 @@ func (w *walk) run(pid int, first procfs.Stat, entry procfs.Entry) error {
 		return err
 	}
 	// Also a refusal must be of a chain that stood still.
-	if w.pause != nil {
-		w.pause(2, 0)
-	}
 	if changed := w.again(); changed != nil {
 		return changed
 	}
@@ -140,6 +137,9 @@ func (w *walk) add(st procfs.Stat) {
 // again is the second pass.
 func (w *walk) again() error {
 	for hop, then := range w.chain {
+		if w.pause != nil {
+			w.pause(2, hop)
+		}
 		var entry procfs.Entry
 		if hop < keptEntries {
 			entry = w.kept[hop]
