@@ -53,6 +53,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 		}
 		return 0, nil
 	}
+	if len(args) == 2 && args[0] == echoCommand {
+		return exitFailed, echo(ctx, args[1], stdout)
+	}
+	if len(args) == 2 && args[0] == depthCommand {
+		return 0, descend(ctx, args[1], stdout)
+	}
 	var opt options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -90,6 +96,9 @@ var measurements = []measurement{
 	{"d", "fresh reads in process", freshReads},
 	{"e", "fresh reads by command", freshCommands},
 	{"f", "locked durable writes", writes},
+	{"g", "tokens minted and consumed", spending},
+	{"h", "requests that change nothing", asking},
+	{"i", "the way from a process to its anchor", ancestry},
 }
 
 func measureAll(ctx context.Context, opt options, stdout, stderr io.Writer) (int, error) {
