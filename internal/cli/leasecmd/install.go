@@ -3,169 +3,181 @@
 package leasecmd
 
 import (
-	_ "embed"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/spendonce/spendonce/broker"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/internal/durable"
 )
 
-//go:embed units/spendonce-broker.socket
-var socketUnit string
-
-//go:embed units/spendonce-broker.service
-var serviceUnit string
-
-const unitName = "spendonce-broker"
-
-type unit struct{ name, text string }
-
 func (a *App) installCommand() *cobra.Command {
-	var user, printOnly, remove bool
+	var user, printOnly, remove, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "install --user | --print",
 		Short: "Let systemd start the broker at the first request",
 		Long: `With --user, write a socket and a service unit for this user's systemd and start the
-socket; the broker starts at the first request, and again when it fails. --remove
-takes both away again. With --print, only show the units.`,
+socket; the broker starts at the first request, and again when it fails. A broker that
+was started otherwise must be ended before. --remove takes the units away again. With
+--print, only show them.`,
 		Example: `  spendonce lease install --print
   spendonce lease install --user`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !user && !printOnly {
-				return streams.Usage("say --user to install for this user's systemd, or --print to see the units")
+			var done installed
+			var err error
+			switch {
+			case user == printOnly:
+				return streams.Usage("say either --user, to install for this user's systemd, or --print, to see the units")
+			case remove && printOnly:
+				return streams.Usage("--remove goes with --user")
+			case printOnly:
+				done.Units, err = a.units()
+			case remove:
+				done.Removed, err = a.removeUnits(cmd.Context())
+			default:
+				done.Units, err = a.installUnits(cmd.Context())
 			}
-			units, err := a.units()
-			if err != nil {
+			if err != nil && len(done.Units)+len(done.Removed) == 0 {
 				return err
 			}
-			if printOnly {
-				for _, u := range units {
-					fmt.Fprintf(a.Streams.Out, "# %s\n%s\n", u.name, u.text)
-				}
-				return nil
-			}
-			dir, err := unitDir()
-			if err != nil {
-				return err
-			}
-			if remove {
-				return a.uninstall(dir, units)
-			}
-			return a.install(dir, units)
+			return errors.Join(a.report(done, asJSON), err) // also what was done before it failed
 		},
 	}
 	cmd.Flags().BoolVar(&user, "user", false, "install for this user's systemd")
 	cmd.Flags().BoolVar(&printOnly, "print", false, "print the units and change nothing")
 	cmd.Flags().BoolVar(&remove, "remove", false, "with --user, take the units away again")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: version, units (name, path, text), removed (paths)")
 	return cmd
 }
 
-// units fills the templates in with this program and its places.
-func (a *App) units() ([]unit, error) {
-	program, err := self()
-	if err != nil {
-		return nil, err
-	}
-	socket, err := a.socketPath()
-	if err != nil {
-		return nil, err
-	}
-	state, err := a.statePath()
-	if err != nil {
-		return nil, err
-	}
-	for _, path := range []string{program, socket, state} {
-		if strings.ContainsAny(path, "\n\r") {
-			return nil, streams.Usage("a unit cannot hold the path %q", path)
-		}
-	}
-	// In a unit, % begins a specifier, and in a command line $ a variable; a
-	// path with a space stands in quotes there, and as it is in ListenStream.
-	percent := strings.NewReplacer("%", "%%")
-	word := func(path string) string {
-		path = strings.NewReplacer("%", "%%", "$", "$$", `\`, `\\`, `"`, `\"`).Replace(path)
-		if strings.ContainsAny(path, " \t'\";\\") {
-			return `"` + path + `"`
-		}
-		return path
-	}
-	return []unit{
-		{unitName + ".socket", strings.NewReplacer("@SOCKET@", percent.Replace(socket)).Replace(socketUnit)},
-		{unitName + ".service", strings.NewReplacer("@PROGRAM@", word(program), "@SOCKET@", word(socket), "@STATE@", word(state)).Replace(serviceUnit)},
-	}, nil
+// installed is what 'lease install' did.
+type installed struct {
+	Version int      `json:"version"`
+	Units   []unit   `json:"units,omitempty"` // those without a path were only printed
+	Removed []string `json:"removed,omitempty"`
 }
 
-// unitDir is where systemd looks for units of this user, see
-// systemd.unit(5).
-func unitDir() (string, error) {
-	dir, err := os.UserConfigDir()
-	if err != nil {
-		return "", streams.Usage("finding the place for units: %w", err)
+func (a *App) report(done installed, asJSON bool) error {
+	if asJSON {
+		done.Version = 1
+		return a.printJSON(done)
 	}
-	return filepath.Join(dir, "systemd", "user"), nil
+	var text strings.Builder
+	for _, u := range done.Units {
+		if u.Path == "" {
+			fmt.Fprintf(&text, "# %s\n%s\n", u.Name, u.Text)
+		} else {
+			fmt.Fprintf(&text, "wrote %s\n", u.Path)
+		}
+	}
+	for _, path := range done.Removed {
+		fmt.Fprintf(&text, "removed %s\n", path)
+	}
+	_, err := io.WriteString(a.Streams.Out, text.String())
+	return err
 }
 
-func (a *App) install(path string, units []unit) error {
+// installUnits returns the units that it wrote.
+func (a *App) installUnits(ctx context.Context) (wrote []unit, err error) {
+	units, err := a.units()
+	if err != nil {
+		return nil, err
+	}
+	path, err := unitDir()
+	if err != nil {
+		return nil, err
+	}
+	if err := a.alone(ctx); err != nil {
+		return nil, err
+	}
 	dir, err := durable.Disk{}.MakeDir(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer dir.Close()
 	for _, u := range units {
-		if err := dir.Replace(u.name, []byte(u.text)); err != nil {
-			return err
+		if err := dir.Replace(u.Name, []byte(u.Text)); err != nil {
+			return wrote, err
 		}
-		fmt.Fprintf(a.Streams.Out, "wrote %s\n", dir.Join(u.name))
+		u.Path = dir.Join(u.Name)
+		wrote = append(wrote, u)
 	}
-	for _, args := range [][]string{{"daemon-reload"}, {"enable", "--now", unitName + ".socket"}} {
-		if err := a.systemctl(args...); err != nil {
-			return fmt.Errorf("the units are in place, but systemd did not take them: %w; where this user's systemd runs, 'systemctl --user enable --now %s.socket' does", err, unitName)
+	for _, args := range [][]string{{"daemon-reload"}, {"enable", "--now", socketUnitName}} {
+		if err := systemctl(ctx, args...); err != nil {
+			return wrote, fmt.Errorf("the units are in place, but systemd did not take them: %w; where this user's systemd runs, 'systemctl --user enable --now %s' does", err, socketUnitName)
 		}
 	}
-	return nil
+	return wrote, nil
 }
 
-func (a *App) uninstall(path string, units []unit) error {
-	stopped := a.systemctl("disable", "--now", unitName+".socket", unitName+".service")
+// alone refuses while a broker runs that systemd did not start: its socket
+// would be taken from it, and nobody could take its place.
+func (a *App) alone(ctx context.Context) error {
+	socket, err := a.socketPath()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	st, noBroker := broker.QueryStatus(ctx, socket)
+	if noBroker != nil || systemctl(ctx, "is-active", socketUnitName) == nil {
+		return nil
+	}
+	return &streams.Exit{Code: exitRunning, Err: fmt.Errorf(
+		"a broker that systemd did not start is running: 'kill %d' ends it, and its sessions go on under the next one", st.PID)}
+}
+
+// removeUnits returns the paths of what it removed.
+func (a *App) removeUnits(ctx context.Context) (removed []string, err error) {
+	path, err := unitDir()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := durable.Disk{}.OpenDir(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintln(a.Streams.Out, "nothing was installed")
-		return nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	for _, u := range units {
-		switch err := dir.Remove(u.name); {
-		case err == nil:
-			fmt.Fprintf(a.Streams.Out, "removed %s\n", dir.Join(u.name))
-		case !errors.Is(err, fs.ErrNotExist):
-			return err
+	var stopped error
+	if err == nil {
+		defer dir.Close()
+		stopped = systemctl(ctx, "disable", "--now", socketUnitName, serviceUnitName)
+		for _, name := range []string{socketUnitName, serviceUnitName} {
+			switch err := dir.Remove(name); {
+			case err == nil:
+				removed = append(removed, dir.Join(name))
+			case !errors.Is(err, fs.ErrNotExist):
+				return removed, err
+			}
 		}
 	}
-	if stopped != nil {
+	switch {
+	case len(removed) == 0:
+		if !a.Streams.Quiet {
+			fmt.Fprintln(a.Streams.Err, "spendonce: nothing is installed")
+		}
+		return nil, nil
+	case stopped != nil:
 		a.Streams.Warn(fmt.Sprintf("systemd was not told: %v", stopped))
-		return nil
+		return removed, nil
+	default:
+		return removed, systemctl(ctx, "daemon-reload")
 	}
-	return a.systemctl("daemon-reload")
 }
 
-func (a *App) systemctl(args ...string) error {
-	out, err := exec.Command("systemctl", append([]string{"--user", "--quiet"}, args...)...).CombinedOutput() //nolint:noctx // ends by itself
+func systemctl(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "systemctl", append([]string{"--user", "--quiet"}, args...)...).CombinedOutput()
+	if text := strings.TrimSpace(string(out)); err != nil && text != "" {
+		return fmt.Errorf("systemctl --user %s: %s", strings.Join(args, " "), text)
+	}
 	if err != nil {
-		if text := strings.TrimSpace(string(out)); text != "" {
-			return fmt.Errorf("systemctl --user %s: %s", strings.Join(args, " "), text)
-		}
 		return fmt.Errorf("systemctl --user %s: %w", strings.Join(args, " "), err)
 	}
 	return nil
