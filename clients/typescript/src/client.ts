@@ -160,8 +160,7 @@ export class LeaseClient {
         // 10, 20, 40 ms and as much again by chance: those who were turned
         // away together must not come back together.
         const pause = 10 * 2 ** attempt * (1 + Math.random());
-        const passing = error instanceof RefusedError && (error.code === "BUSY" || error.code === "ANCESTRY_CHANGED");
-        if (!passing || attempt >= this.#retries || performance.now() + pause >= bounds.deadline) throw error;
+        if (!isPassing(error) || attempt >= this.#retries || performance.now() + pause >= bounds.deadline) throw error;
         await new Promise((resolve) => setTimeout(resolve, pause));
       }
     }
@@ -191,6 +190,14 @@ export class LeaseClient {
         throw cause;
     }
   }
+}
+
+/** Whether nothing was done, and a moment later it may be granted. */
+function isPassing(error: unknown): boolean {
+  if (error instanceof RefusedError) return error.code === "BUSY" || error.code === "ANCESTRY_CHANGED";
+  // So Bun reports a connection that was answered and closed before anything
+  // was sent. A mint or consumption that was sent ends as another error.
+  return error instanceof LeaseUnavailableError && (error.cause as NodeJS.ErrnoException | undefined)?.code === "ECONNRESET";
 }
 
 /** Why there is no verdict of the broker. */

@@ -35,6 +35,17 @@ export type LocalCode = "INPUT_INVALID" | "SOCKET_UNSAFE" | "BROKER_UNAVAILABLE"
 
 export type LeaseCode = RefusalCode | LocalCode;
 
+/** Refusals for reasons that pass without anybody mending anything. */
+const passing: ReadonlySet<RefusalCode> = new Set([
+  "BUSY",
+  "DEADLINE_EXCEEDED",
+  "ANCESTRY_CHANGED",
+  "TOKEN_CAPACITY",
+  "SESSION_CAPACITY",
+  "STATE_TOO_LARGE",
+  "STATE_UNAVAILABLE",
+] as const);
+
 /** The wire's code as one of ours. */
 export function refusalCode(onTheWire: string): RefusalCode {
   return Object.hasOwn(refusals, onTheWire) ? (onTheWire as RefusalCode) : "REFUSAL_UNKNOWN";
@@ -46,7 +57,7 @@ export function refusalCode(onTheWire: string): RefusalCode {
  */
 export abstract class LeaseError extends Error {
   abstract readonly code: LeaseCode;
-  /** The same call can safely be made again, and may succeed then. */
+  /** The same call can safely be made again, and may succeed another time. */
   abstract readonly retryable: boolean;
 
   static {
@@ -62,7 +73,7 @@ export class RefusedError extends LeaseError {
   constructor(code: RefusalCode) {
     super(`${refusals[code]} (${code})`);
     this.code = code;
-    this.retryable = code === "BUSY" || code === "ANCESTRY_CHANGED" || code === "DEADLINE_EXCEEDED";
+    this.retryable = passing.has(code);
   }
 
   static {

@@ -36,10 +36,14 @@ export function exchange(path: string, frame: string, { deadline, signal }: Boun
       socket.destroy();
       resolve({ connected, received: Buffer.concat(chunks), fault });
     };
-    const abort = (): void => end(signal?.reason);
     // A process that was stopped finds its time over while the answer lies in
     // the socket, so we look there once more.
-    const expire = (): void => void setImmediate(() => setImmediate(() => end(tooLate())));
+    const giveUp = (fault: unknown): void => {
+      if (connected) setImmediate(() => setImmediate(() => end(fault)));
+      else end(fault);
+    };
+    const expire = (): void => giveUp(Object.assign(new Error("the time for this call is over"), { code: "ETIMEDOUT" }));
+    const abort = (): void => giveUp(signal?.reason);
 
     const timer = setTimeout(expire, Math.max(0, deadline - performance.now()));
     signal?.addEventListener("abort", abort);
@@ -55,10 +59,6 @@ export function exchange(path: string, frame: string, { deadline, signal }: Boun
       .connect(path)
       .end(frame);
   });
-}
-
-function tooLate(): NodeJS.ErrnoException {
-  return Object.assign(new Error("the time for this call is over"), { code: "ETIMEDOUT" });
 }
 
 /** A socket that goes on reading when nobody reads what it writes. */

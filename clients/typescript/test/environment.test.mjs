@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 
 import { InputInvalidError, LeaseClient } from "../dist/index.js";
-import { answering, failure, granted, scratch, sessionId, token } from "./fake.mjs";
+import { answering, atEnd, failure, granted, scratch, sessionId, token } from "./fake.mjs";
 
 const from = (socket, env) => LeaseClient.fromEnvironment({ SPENDONCE_SOCKET: socket, SPENDONCE_SESSION_ID: sessionId, ...env });
 
@@ -25,7 +25,7 @@ test("the environment names the session and its generation", async (t) => {
 test("process.env is the environment", async (t) => {
   const { path, requests } = await answering(t, granted.consume_token);
   const before = { ...process.env };
-  t.after(() => {
+  atEnd(t, () => {
     process.env = before;
   });
   Object.assign(process.env, { SPENDONCE_SOCKET: path, SPENDONCE_SESSION_ID: sessionId, SPENDONCE_GENERATION: "5" });

@@ -23,10 +23,23 @@ export const granted = {
 
 export const refused = (code) => `{"ok":false,"code":"${code}"}\n`;
 
+const endings = new WeakMap();
+
+/** Does this when the test ends, after what it was told to do later than this. */
+export function atEnd(t, action) {
+  if (!endings.has(t)) {
+    endings.set(t, []);
+    t.after(async () => {
+      for (const each of endings.get(t).reverse()) await each();
+    });
+  }
+  endings.get(t).push(action);
+}
+
 /** A directory of ours that is gone after the test. */
 export function scratch(t) {
   const dir = mkdtempSync(join(tmpdir(), "lease-"));
-  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  atEnd(t, () => rmSync(dir, { recursive: true, force: true }));
   return dir;
 }
 
@@ -40,7 +53,7 @@ export async function listen(t, behaviour) {
     behaviour(socket);
   });
   await new Promise((resolve) => server.listen(path, resolve));
-  t.after(() => {
+  atEnd(t, () => {
     for (const socket of open) socket.destroy();
     server.close();
   });

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 
 import { InputInvalidError, LeaseClient, LeaseUnavailableError, SocketUnsafeError } from "../dist/index.js";
-import { clientOf, failure, granted, scratch, token } from "./fake.mjs";
+import { atEnd, clientOf, failure, granted, scratch, token } from "./fake.mjs";
 
 /** A directory of this mode, whatever the umask is. */
 function directory(path, mode) {
@@ -22,7 +22,7 @@ async function grantAt(t, path) {
     socket.resume().on("end", () => socket.end(granted.consume_token));
   });
   await new Promise((resolve) => server.listen(path, resolve));
-  t.after(() => server.close());
+  atEnd(t, () => server.close());
   return seen;
 }
 
