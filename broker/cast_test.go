@@ -229,8 +229,12 @@ func act() error {
 	orders, replies := json.NewDecoder(line), json.NewEncoder(line)
 	for {
 		var o order
-		if err := orders.Decode(&o); err != nil || o.Do == "exit" {
-			return nil // the test has ended
+		err := orders.Decode(&o)
+		if errors.Is(err, io.EOF) || o.Do == "exit" {
+			return nil // the test has ended, or says so
+		}
+		if err != nil {
+			return fmt.Errorf("an actor lost its line: %w", err)
 		}
 		answer, err := r.obey(o)
 		if err != nil {

@@ -27,7 +27,7 @@ func TestAPeerWhosePidWentToAMemberIsRefused(t *testing.T) {
 	anchor := c.actor()
 	s := anchor.register(at.socket, 0)
 	for name, member := range map[string]bool{"a member": true, "a stranger": false} {
-		peer := anchor
+		var peer *actor
 		if member {
 			peer = anchor.spawn()
 		} else {
@@ -153,7 +153,7 @@ func TestAParentWhosePidGoesToAMemberDuringTheWalkIsNoWayToTheAnchor(t *testing.
 	anchor, parent := c.actor(), c.actor()
 	s := anchor.register(at.socket, 0)
 	orphan := parent.spawn()
-	held := hold(t, b.cmd.Process.Pid, fmt.Sprintf("%d/stat", parent.pid))
+	held := b.hold("openat", unix.SYS_OPENAT, fmt.Sprintf("%d/stat", parent.pid))
 	orphan.tell(order{Do: "dial", Path: at.socket})
 	orphan.tell(order{Do: "send", Text: s.frame("authenticate")})
 	orphan.tell(order{Do: "half-close"})
@@ -168,63 +168,6 @@ func TestAParentWhosePidGoesToAMemberDuringTheWalkIsNoWayToTheAnchor(t *testing.
 	}
 	// The client asks again, and then it is no member.
 	want(t, "the orphan, asking again", orphan.authenticate(s), "NOT_DESCENDANT")
-}
-
-// hold has strace hold a process for a while whenever it is about to open a
-// path. The function that is returned waits until one of its threads is held.
-func hold(t *testing.T, pid int, path string) (held func()) {
-	t.Helper()
-	trace := exec.Command("strace", "-f", "-p", fmt.Sprint(pid), "-o", "/dev/null",
-		"-P", path, "-e", "trace=openat", "-e", "inject=openat:delay_enter=2s")
-	said, err := trace.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := trace.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = trace.Process.Kill()
-		_ = trace.Wait()
-	})
-	attached := make([]byte, 256)
-	if n, err := said.Read(attached); err != nil || !strings.Contains(string(attached[:n]), "attached") {
-		t.Fatalf("strace says %q, %v", attached[:n], err)
-	}
-	drained := make(chan struct{})
-	go func() { defer close(drained); _, _ = io.Copy(io.Discard, said) }()
-	t.Cleanup(func() { _ = trace.Process.Kill(); <-drained })
-	return func() {
-		t.Helper()
-		same, last := 0, ""
-		eventually(t, func() bool {
-			// A stop that lasts is the one that we asked for.
-			now := stoppedIn(t, pid, unix.SYS_OPENAT)
-			if now == "" || now != last {
-				same, last = 0, now
-				return false
-			}
-			same++
-			return same == 20
-		})
-	}
-}
-
-// stoppedIn is a thread of a process that stands still in a system call.
-func stoppedIn(t *testing.T, pid, call int) string {
-	t.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, thread := range threads {
-		stat, _ := os.ReadFile(thread + "/stat")
-		in, _ := os.ReadFile(thread + "/syscall")
-		if strings.Contains(string(stat), ") t ") && strings.HasPrefix(string(in), fmt.Sprint(call, " ")) {
-			return thread + string(in)
-		}
-	}
-	return ""
 }
 
 // openUp lets other users come to the socket: only the uid is then in the way.
