@@ -104,9 +104,7 @@ func gate() error {
 	pr, err := peercred.OpenProver()
 	if err != nil {
 		fmt.Println("prover:", err)
-		if os.Getenv("PEERCRED_TEST_GO_ON") == "" {
-			return nil
-		}
+		return nil
 	}
 	l, err := peercred.Listen(os.Args[1])
 	if err != nil {
