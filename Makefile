@@ -40,6 +40,8 @@ DARWIN_PACKAGES := \
 	internal/cli cmd/spendonce
 
 FUZZTIME      ?= 5s
+LONG_FUZZTIME ?= 30s
+LONG_FUZZ     := FuzzFrame FuzzRequest FuzzState FuzzStat
 SOAK_FUZZTIME ?= 5m
 INIT_BUDGET   ?= 0.1
 TAGS          := crash
@@ -136,6 +138,7 @@ test: test-needs mod-verify fmt-check vet lint cross init-budget vuln completion
 soak: export SPENDONCE_SOAK = 1
 soak: TEST_TIMEOUT = $(SOAK_TIMEOUT)
 soak: FUZZTIME = $(SOAK_FUZZTIME)
+soak: LONG_FUZZTIME = $(SOAK_FUZZTIME)
 soak: export FRESH = 1
 soak: RELEASE_CHECK = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 soak: test-needs release-check test-race test-storm test-parts fuzz ## the full counts; takes hours
@@ -166,9 +169,9 @@ test-tools: ## the tests of our own tools
 	@cd tools/testreport && $(GO) vet . && $(GO) test -count=1 .
 
 .PHONY: fuzz
-fuzz: ## each fuzz target for FUZZTIME (default 5s)
-	@printf '\n== fuzzing, %s each\n' '$(FUZZTIME)'
-	@GO='$(GO)' scripts/fuzz '$(FUZZTIME)'
+fuzz: ## each fuzz target for FUZZTIME (default 5s), those of the broker's inputs for LONG_FUZZTIME
+	@printf '\n== fuzzing\n'
+	@GO='$(GO)' scripts/fuzz '$(FUZZTIME)' '$(LONG_FUZZTIME)' $(LONG_FUZZ)
 
 .PHONY: bench
 bench: ## ratios measured in one run, on an idle machine (UPDATE=1: into docs/ too)

@@ -12,8 +12,7 @@ import (
 	"github.com/spendonce/spendonce/peercred"
 )
 
-// buffers hold frames while they are read and judged, and answers while they
-// are written.
+// buffers hold frames while they are read and judged.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
 
 // serve answers one connection. The order of its checks is the protocol's:
@@ -30,10 +29,10 @@ func (s *Server) serve(c *peercred.Conn, accepted time.Time) {
 	_ = c.SetReadDeadline(deadline)
 	buf, _ := buffers.Get().(*[]byte)
 	frame, code, err := wire.ReadFrame(c, (*buf)[:0])
-	if cap(frame) > cap(*buf) {
-		*buf = frame
-	}
-	defer buffers.Put(buf)
+	defer func() {
+		clear((*buf)[:cap(*buf)]) // it may hold a token, also of a frame that was refused
+		buffers.Put(buf)
+	}()
 	if err != nil {
 		return // the caller has gone: nobody to answer, and nothing was asked
 	}
