@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 //	server reject-resource
 //	counter NAME N                     a counter of the server is N
 //	code N COMMAND...                  the command ends with exit code N
+//	secret session|token FILE          the file holds a broker's secret, to be looked for from now on
 //	same FILE1 FILE2
 func TestTheCommandLineDoesWhatItsScriptsSay(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -45,7 +46,7 @@ func TestTheCommandLineDoesWhatItsScriptsSay(t *testing.T) {
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"session": sessionCommand, "static": staticCommand, "server": serverCommand,
-			"counter": counterCommand, "code": codeCommand,
+			"counter": counterCommand, "code": codeCommand, "secret": secretCommand,
 		},
 	})
 }
@@ -55,6 +56,8 @@ type world struct {
 	server *spendoncetest.TokenServer
 	mu     sync.Mutex
 	tokens []canary.Value
+	// The ids of sessions may stand in the broker's state.
+	sessions []canary.Value
 }
 
 type worldKey struct{}
@@ -74,6 +77,11 @@ func setup(env *testscript.Env) error {
 	env.Setenv("CONFIG", filepath.Join(home, ".config", "spendonce", "config.toml"))
 	env.Setenv("XDG_CONFIG_HOME", "")
 	env.Setenv("XDG_STATE_HOME", "")
+	runtime := filepath.Join(env.WorkDir, "run")
+	env.Setenv("XDG_RUNTIME_DIR", runtime)
+	for _, name := range []string{"SOCKET", "SESSION_ID", "GENERATION", "GENERATION_FILE"} {
+		env.Setenv("SPENDONCE_"+name, "")
+	}
 	env.Setenv("ISSUER", server.Issuer())
 	env.Setenv("TOKEN_ENDPOINT", server.TokenEndpoint())
 	env.Setenv("REVOCATION_ENDPOINT", server.RevocationURL())
@@ -83,7 +91,13 @@ func setup(env *testscript.Env) error {
 	if err := os.MkdirAll(filepath.Join(home, ".config", "spendonce"), 0o700); err != nil {
 		return err
 	}
-	env.Defer(func() { _ = server.Close() })
+	if err := os.Mkdir(runtime, 0o700); err != nil {
+		return err
+	}
+	env.Defer(func() {
+		_ = server.Close()
+		stopBrokers(env.T(), env.WorkDir)
+	})
 	return nil
 }
 
@@ -197,20 +211,53 @@ func codeCommand(ts *testscript.TestScript, neg bool, args []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	places := canary.Places{Outputs: map[string][]byte{"stderr": []byte(ts.ReadFile("stderr"))}}
-	if got != 0 && got != 6 || len(args) > 2 && args[2] != "token" {
+	if !printsSecrets(args[2:], got) {
 		places.Outputs["stdout"] = []byte(ts.ReadFile("stdout"))
 	}
-	if len(w.tokens) == 0 {
-		return
-	}
-	if state := ts.Getenv("SPENDONCE_STATE_DIR"); exists(state) {
+	state := ts.Getenv("SPENDONCE_STATE_DIR")
+	if exists(state) {
 		places.Dirs = []string{state}
-		places.Allow = []string{ts.Getenv("STORE"), ts.Getenv("STORE") + ".*"}
 	}
-	found, err := canary.Find(w.tokens, places)
-	ts.Check(err)
-	for _, f := range found {
-		ts.Fatalf("a secret is where it must not be: %v", f)
+	search := func(values []canary.Value, allow ...string) {
+		if len(values) == 0 {
+			return
+		}
+		places.Allow = allow
+		found, err := canary.Find(values, places)
+		ts.Check(err)
+		for _, f := range found {
+			ts.Fatalf("a secret is where it must not be: %v", f)
+		}
+	}
+	search(w.tokens, ts.Getenv("STORE"), ts.Getenv("STORE")+".*")
+	search(w.sessions, filepath.Join(state, "broker-state.json"))
+}
+
+// printsSecrets reports whether a command with these arguments was asked for
+// secrets on its standard output, and may have printed them.
+func printsSecrets(args []string, code int) bool {
+	switch {
+	case len(args) > 0 && args[0] == "token":
+		return code == 0 || code == 6
+	case len(args) > 1 && args[0] == "lease":
+		return code == 0 && (args[1] == "auth" || args[1] == "mint") || args[1] == "run"
+	}
+	return false
+}
+
+// secretCommand takes in what a file holds, less a newline at its end.
+func secretCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 || args[0] != "session" && args[0] != "token" {
+		ts.Fatalf("usage: secret session|token FILE")
+	}
+	value := canary.Of(args[0], strings.TrimSuffix(ts.ReadFile(args[1]), "\n"))
+	w := worldOf(ts)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if args[0] == "session" {
+		w.sessions = append(w.sessions, value)
+	} else {
+		w.tokens = append(w.tokens, value)
 	}
 }
 

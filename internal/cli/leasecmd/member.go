@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -87,8 +88,10 @@ the broker's disk.`,
 					Token   string `json:"token"`
 				}{1, token.Reveal()})
 			}
-			_, err = fmt.Fprintln(a.Streams.Out, token.Reveal())
-			return err
+			if _, err = fmt.Fprintln(a.Streams.Out, token.Reveal()); err != nil {
+				return fmt.Errorf("a token was minted and could not be printed: %w", err)
+			}
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: version, token")
@@ -118,7 +121,10 @@ must be taken as spent.`,
 			if err != nil {
 				return asked(err)
 			}
-			return a.printJSON(binding)
+			if err := a.printJSON(binding); err != nil {
+				return fmt.Errorf("the token is spent, and its binding could not be printed: %w", err)
+			}
+			return nil
 		},
 	}
 	alwaysJSON(cmd)
@@ -150,7 +156,6 @@ func parseBinding(text []byte) (lease.Binding, error) {
 			return lease.Binding{}, streams.Usage("the binding needs %s, an integer from %d to %d", n.name, n.least, uint64(lease.MaxInteger))
 		}
 		*n.to = value
-		delete(members, n.name)
 	}
 	for _, h := range []struct {
 		name string
@@ -161,10 +166,6 @@ func parseBinding(text []byte) (lease.Binding, error) {
 			return lease.Binding{}, streams.Usage("the binding needs %s, a string of 1 to 256 printable ASCII characters without a space", h.name)
 		}
 		*h.to = value
-		delete(members, h.name)
-	}
-	for name := range members {
-		return lease.Binding{}, streams.Usage("the binding has a member %q, which is none of its five", name)
 	}
 	return b, nil
 }
@@ -183,6 +184,9 @@ func members(text []byte) (map[string]any, error) {
 		key, ok := name.(string)
 		if err != nil || !ok {
 			return nil, noObject
+		}
+		if !slices.Contains([]string{"compaction_epoch", "request_epoch", "h_source", "h_payload", "schema_version"}, key) {
+			return nil, streams.Usage("the binding has a member %q, which is none of its five", key)
 		}
 		if _, twice := found[key]; twice {
 			return nil, streams.Usage("the binding has its member %q twice", key)

@@ -1,0 +1,279 @@
+//go:build linux
+
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/spendonce/spendonce/spendoncetest/canary"
+)
+
+// realm is one user's places for a broker, and all that is said there.
+type realm struct {
+	*home
+	socket, state string
+}
+
+// newRealm has a directory of its own, for a test's name may be longer than a
+// socket's path. At the end its brokers are stopped, and what was said and
+// left behind is searched for the session ids and tokens that the test saw.
+func newRealm(t *testing.T) *realm {
+	t.Helper()
+	bin, err := binary()
+	must(t, err)
+	dir, err := os.MkdirTemp("", "lease-")
+	must(t, err)
+	r := &realm{home: &home{t: t, bin: bin, dir: dir}, socket: filepath.Join(dir, "run/spendonce/broker.sock"), state: filepath.Join(dir, "state")}
+	t.Cleanup(func() {
+		stopBrokers(script{t}, dir)
+		must(t, os.RemoveAll(dir))
+	})
+	for _, name := range []string{"run", "bin", "config"} {
+		must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+	}
+	must(t, os.Symlink(bin, filepath.Join(dir, "bin/spendonce")))
+	return r
+}
+
+// command is run in the realm's directory with its own environment.
+func (r *realm) command(args ...string) *process {
+	p := r.home.command(args...)
+	p.Dir = r.dir
+	p.Env = append(p.Env, "XDG_RUNTIME_DIR="+filepath.Join(r.dir, "run"), "PATH="+filepath.Join(r.dir, "bin")+":"+os.Getenv("PATH"),
+		"SPENDONCE_SOCKET=", "SPENDONCE_SESSION_ID=", "SPENDONCE_GENERATION=", "SPENDONCE_GENERATION_FILE=")
+	return p
+}
+
+// shell runs a script, whose $@ is args, and in which spendonce is the
+// program.
+func (r *realm) shell(script string, args ...string) *process {
+	p := r.command()
+	sh, err := exec.LookPath("sh")
+	must(r.t, err)
+	p.Path, p.Args = sh, append([]string{"sh", "-c", script, "sh"}, args...)
+	return p
+}
+
+func (r *realm) begin(p *process) *process {
+	r.t.Helper()
+	must(r.t, p.Start())
+	r.t.Cleanup(func() { _ = p.Process.Kill() })
+	return p
+}
+
+// run runs a command to its end.
+func (r *realm) run(args ...string) (code int, out, talk string) {
+	r.t.Helper()
+	return r.finish(r.command(args...))
+}
+
+func (r *realm) finish(p *process) (code int, out, talk string) {
+	r.t.Helper()
+	code, out = r.begin(p).end()
+	return code, out, p.err.String()
+}
+
+// ok runs a command that must succeed, and returns what it printed.
+func (r *realm) ok(p *process) string {
+	r.t.Helper()
+	code, out, talk := r.finish(p)
+	if code != 0 {
+		r.t.Fatalf("%s ended with %d: %s", strings.Join(p.Args, " "), code, talk)
+	}
+	return out
+}
+
+// inside runs a script as an anchor that stays alive: it may say lines, which
+// the test reads with next, and ends with the test, or when told.
+type inside struct {
+	*process
+	in    io.WriteCloser
+	lines *bufio.Reader
+}
+
+func (r *realm) inside(p *process) *inside {
+	r.t.Helper()
+	in, err := p.StdinPipe()
+	must(r.t, err)
+	p.Stdout = nil
+	out, err := p.StdoutPipe()
+	must(r.t, err)
+	r.begin(p)
+	return &inside{p, in, bufio.NewReader(out)}
+}
+
+func (i *inside) next() string {
+	i.h.t.Helper()
+	line, err := i.lines.ReadString('\n')
+	if err != nil {
+		i.h.t.Fatalf("the command said %q and then %v; %s", line, err, i.err.String())
+	}
+	return strings.TrimSuffix(line, "\n")
+}
+
+// leave lets a script that waits for the end of its input end.
+func (i *inside) leave() int {
+	i.h.t.Helper()
+	_ = i.in.Close()
+	_, err := io.Copy(io.Discard, i.lines)
+	must(i.h.t, err)
+	code, _ := i.end()
+	return code
+}
+
+// brokerStatus is what 'lease status --json' says, as far as tests look.
+type brokerStatus struct {
+	PID      int
+	Socket   string
+	StateDir string `json:"state_dir"`
+	Sessions []struct {
+		Session    string
+		AnchorPID  int    `json:"anchor_pid"`
+		Generation uint64 `json:"runtime_generation"`
+	}
+	Spent int `json:"tokens_spent"`
+}
+
+func (r *realm) status() brokerStatus {
+	r.t.Helper()
+	var st brokerStatus
+	must(r.t, json.Unmarshal([]byte(r.ok(r.command("lease", "status", "--json"))), &st))
+	return st
+}
+
+// script lets a test stand in for a script.
+type script struct{ t *testing.T }
+
+func (s script) FailNow()                       { s.t.FailNow() }
+func (s script) Fatal(args ...any)              { s.t.Fatal(args...) }
+func (s script) Log(args ...any)                { s.t.Log(args...) }
+func (s script) Parallel()                      {}
+func (s script) Skip(args ...any)               { s.t.Skip(args...) }
+func (s script) Verbose() bool                  { return testing.Verbose() }
+func (s script) Run(string, func(testscript.T)) {}
+
+// stopBrokers ends every broker with a socket below dir and waits for it.
+func stopBrokers(t testscript.T, dir string) {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type() != fs.ModeSocket {
+			return nil
+		}
+		return stopBroker(path)
+	})
+	if err != nil {
+		t.Fatal("stopping the broker:", err)
+	}
+}
+
+func stopBroker(socket string) error {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return nil // nobody listens
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var server *unix.Ucred
+	if controlErr := raw.Control(func(fd uintptr) { server, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || controlErr != nil {
+		return errors.Join(err, controlErr)
+	}
+	if int(server.Pid) == os.Getpid() {
+		return nil
+	}
+	pidfd, err := unix.PidfdOpen(int(server.Pid), 0)
+	if err != nil {
+		return nil // it has ended
+	}
+	defer unix.Close(pidfd)
+	_ = unix.PidfdSendSignal(pidfd, unix.SIGTERM, nil, 0)
+	_ = unix.PidfdSendSignal(pidfd, unix.SIGCONT, nil, 0)
+	if !gone(pidfd, 20*time.Second) {
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+		return fmt.Errorf("the broker at %s, process %d, did not end within 20 s of SIGTERM", socket, server.Pid)
+	}
+	return nil
+}
+
+// gone waits for a process to end.
+func gone(pidfd int, atMost time.Duration) bool {
+	deadline := time.Now().Add(atMost)
+	for {
+		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, int(time.Until(deadline).Milliseconds()))
+		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) || time.Now().After(deadline) {
+			return n > 0
+		}
+	}
+}
+
+// proc is a line of /proc/PID/status.
+func proc(t *testing.T, pid int, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	for line := range strings.Lines(string(b)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	t.Fatalf("process %d has no %s", pid, name)
+	return ""
+}
+
+// ancestors are the pids above a process, up to 1.
+func ancestors(t *testing.T, pid int) []int {
+	t.Helper()
+	var all []int
+	for pid > 1 {
+		parent, err := strconv.Atoi(proc(t, pid, "PPid"))
+		must(t, err)
+		all = append(all, parent)
+		pid = parent
+	}
+	return all
+}
+
+// secrets are searched for in all that was said and all that lies in the
+// realm's directory. Session ids may stand in the broker's state.
+func (r *realm) absent(tokens, sessions []canary.Value, printed map[string]string) {
+	r.t.Helper()
+	r.mu.Lock()
+	outputs := map[string][]byte{"standard errors": bytes.Clone(r.outputs.Bytes())}
+	r.mu.Unlock()
+	for name, text := range printed {
+		outputs[name] = []byte(text)
+	}
+	canary.Absent(r.t, append(tokens, sessions...), canary.Places{
+		Outputs: outputs, Dirs: []string{r.dir}, Cmdlines: true, Allow: []string{filepath.Join(r.state, "broker-state.json")},
+	})
+	canary.Absent(r.t, tokens, canary.Places{Dirs: []string{r.state}})
+}
+
+func exitOf(err error) syscall.WaitStatus {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		status, _ := exit.Sys().(syscall.WaitStatus)
+		return status
+	}
+	return 0
+}
