@@ -67,7 +67,7 @@ func (d *decision) append(b []byte) []byte {
 	}
 	text("session", d.session)
 	text("token", d.token)
-	if d.session != "" {
+	if d.action != "" {
 		number("generation", d.generation)
 	}
 	number("us", uint64(d.took.Microseconds()))

@@ -3,6 +3,7 @@
 package broker_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spendonce/spendonce/broker"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -34,10 +37,15 @@ func chown(t testing.TB, path string) {
 func TestWhatBelongsToAnotherUserIsRefused(t *testing.T) {
 	needRoot(t)
 	for name, spoil := range map[string]func(at *site){
-		"the state directory":      func(at *site) { chown(t, mkdir(t, at.state, 0o700)) },
-		"the socket's directory":   func(at *site) { chown(t, mkdir(t, filepath.Dir(at.socket), 0o700)) },
-		"a directory above both":   func(at *site) { chown(t, at.dir) },
-		"a sticky directory above": func(at *site) { chown(t, at.dir); os.Chmod(at.dir, 0o777|os.ModeSticky) },
+		"the state directory":    func(at *site) { chown(t, mkdir(t, at.state, 0o700)) },
+		"the socket's directory": func(at *site) { chown(t, mkdir(t, filepath.Dir(at.socket), 0o700)) },
+		"a directory above both": func(at *site) { chown(t, at.dir) },
+		"a sticky directory above": func(at *site) {
+			chown(t, at.dir)
+			if err := os.Chmod(at.dir, 0o777|os.ModeSticky); err != nil {
+				t.Fatal(err)
+			}
+		},
 		"the state file": func(at *site) {
 			at.serve()()
 			chown(t, filepath.Join(at.state, "broker-state.json"))
@@ -66,7 +74,9 @@ func TestASocketOfAnotherUserIsLeftAtItsPath(t *testing.T) {
 	bind(t, at.socket)
 	chown(t, at.socket)
 	before := description(t, at.socket)
-	at.broken()
+	if err := at.broken(); !errors.Is(err, broker.ErrUnsafe) {
+		t.Errorf("%v, want ErrUnsafe", err)
+	}
 	if description(t, at.socket) != before {
 		t.Error("the socket is another one")
 	}
