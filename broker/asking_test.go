@@ -44,6 +44,7 @@ var requests = map[string]func(order) reply{
 			return reply{Binding: b}, err
 		})
 	},
+	"storm": storm,
 }
 
 func clientOf(o order) *lease.Client { return &lease.Client{Socket: o.Path} }
