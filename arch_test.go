@@ -91,8 +91,8 @@ var imports = []row{
 	},
 	{
 		pkg:     "internal/cli/doctorcmd",
-		ours:    []string{"credstore", "internal/cli/credcmd", "internal/cli/streams", "internal/config", "lockfile"},
-		modules: []string{"github.com/spf13/cobra"},
+		ours:    []string{"broker", "credstore", "internal/cli/credcmd", "internal/cli/streams", "internal/config", "internal/durable", "internal/ledger", "internal/procfs", "lease", "lockfile"},
+		modules: []string{"github.com/spf13/cobra", "golang.org/x/sys"},
 	},
 	{pkg: "internal/cli/streams", modules: []string{"golang.org/x/term"}},
 	{pkg: "internal/config", modules: []string{"github.com/pelletier/go-toml/v2"}},

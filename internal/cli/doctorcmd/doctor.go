@@ -1,8 +1,10 @@
 // Package doctorcmd holds the commands that look at everything and change
-// nothing: they take no lock, write no byte and ask no server.
+// nothing: they take no lock, write no byte and ask no server. Of the lease
+// broker they ask how it is, if it runs; they start none.
 package doctorcmd
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -27,7 +29,7 @@ func Commands(cred *credcmd.App, version func() string) []*cobra.Command {
 }
 
 // look sees everything once.
-func (a *app) look() scene {
+func (a *app) look(ctx context.Context) scene {
 	var s scene
 	s.config, s.configErr = a.Config()
 	cfg := a.StoreConfig()
@@ -42,6 +44,7 @@ func (a *app) look() scene {
 		s.report = store.Inspect(a.Settings)
 	}
 	s.around = look(s.report, a.version())
+	s.broker = lookAtBroker(ctx, s.report.State.Path)
 	return s
 }
 
@@ -56,9 +59,10 @@ func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what is wrong, and the next step",
-		Long: `Look at the state directory, the store, locks, sessions, the configuration and
-their surroundings, and say what is wrong and what to do about it. Nothing is
-changed, no lock is taken and no server is asked.
+		Long: `Look at the state directory, the store, locks, sessions, the configuration, the
+lease broker and their surroundings, and say what is wrong and what to do about it.
+Nothing is changed, no lock is taken and no server is asked; a broker that runs is
+asked for its status, and none is started.
 
 A finding is an error if something fails now until its next step is done, a
 warning if it is a risk or will fail later, and a note if it is worth knowing.
@@ -67,8 +71,8 @@ printed too. The exit status is 1 if
 there is an error, else 0.`,
 		Example: "  spendonce doctor\n  spendonce doctor --json",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			scene := a.look()
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			scene := a.look(cmd.Context())
 			checks := judge(scene)
 			sum := summarize(checks, len(scene.targets()))
 			var err error

@@ -19,6 +19,7 @@ type scene struct {
 	config    *config.Config
 	configErr error
 	around    surroundings
+	broker    brokerSight
 }
 
 // configured are the names in the configuration.
@@ -49,6 +50,7 @@ func judge(s scene) []check {
 	}
 	judgeConfig(f, s)
 	judgeSurroundings(f, s)
+	judgeBroker(f, s)
 	for _, t := range s.report.Targets {
 		judgeTarget(findings{&all, t.Target}, s, t)
 	}
@@ -74,6 +76,9 @@ func judgeState(f findings, s scene) {
 	}
 	judgeSpace(f, r)
 	for _, path := range r.Loose {
+		if path == s.broker.state.path {
+			continue // judged by a stricter rule
+		}
 		f.find(warning, "state.mode", "chmod 600 "+path, "others may read or write %s", path)
 	}
 	judgeTemps(f, s)

@@ -2,6 +2,7 @@ package doctorcmd
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -20,6 +21,7 @@ type statusOutput struct {
 	Targets  []statusTarget `json:"targets"`
 	Locks    []statusLock   `json:"locks"` // that are held, or whose file is there
 	Doctor   statusDoctor   `json:"doctor"`
+	Broker   *statusBroker  `json:"broker,omitempty"` // absent where there is none, as on macOS
 }
 
 type statusStore struct {
@@ -66,15 +68,16 @@ func (a *app) statusCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the store, its targets and locks on one screen",
+		Short: "Show the store, its targets and the lease broker on one screen",
 		Long: `Show where the store is, what its targets are good for, when they were last
-refreshed, who holds a lock, and the worst of what 'spendonce doctor' finds.
-Nothing is changed, no lock is taken and no server is asked. The exit status is 0
-whatever is found.`,
+refreshed, who holds a lock, and the worst of what 'spendonce doctor' finds; then
+whether a lease broker runs, with its sessions, tokens and last refusal.
+Nothing is changed, no lock is taken, no server is asked and no broker started. The
+exit status is 0 whatever is found.`,
 		Example: "  spendonce status\n  spendonce status --json",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			s := a.look()
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s := a.look(cmd.Context())
 			if s.openErr != nil {
 				return s.openErr
 			}
@@ -93,7 +96,8 @@ func statusOf(s scene) statusOutput {
 	r := s.report
 	out := statusOutput{
 		Version: 1, StateDir: r.State.Path, Targets: []statusTarget{}, Locks: []statusLock{},
-		Store: statusStore{Path: r.Path, Exists: r.Exists, Link: r.Link, Records: r.Records},
+		Store:  statusStore{Path: r.Path, Exists: r.Exists, Link: r.Link, Records: r.Records},
+		Broker: s.broker.status(),
 	}
 	if r.StoreErr != nil {
 		out.Store.Error = r.StoreErr.Error()
@@ -159,13 +163,26 @@ func (a *app) printStatus(out statusOutput, now time.Time) error {
 	for _, l := range out.Locks {
 		fmt.Fprintf(w, "lock\t%s\n", credcmd.Printable(l.describe(now)))
 	}
+	if out.Broker != nil {
+		fmt.Fprintf(w, "broker\t%s\n", credcmd.Printable(out.Broker.String()))
+		if r := out.Broker.LastRefusal; r != nil {
+			fmt.Fprintf(w, "refused\t%s\n", credcmd.Printable(r.String()))
+		}
+	}
 	fmt.Fprintf(w, "doctor\t%s\n", credcmd.Printable(out.Doctor.String()))
-	if err := w.Flush(); err != nil || len(out.Targets) == 0 {
+	if err := errors.Join(w.Flush(), a.printTargets(out.Targets)); err != nil || out.Broker == nil {
 		return err
 	}
-	w = tabwriter.NewWriter(a.Streams.Out, 0, 0, 2, ' ', 0)
+	return out.Broker.printSessions(a.Streams.Out)
+}
+
+func (a *app) printTargets(targets []statusTarget) error {
+	if len(targets) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(a.Streams.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nTARGET\tKIND\tACCOUNT\tEXPIRES\tLAST REFRESH\tNEXT TRY\tSTATE")
-	for _, t := range out.Targets {
+	for _, t := range targets {
 		state := t.State
 		if t.Override != "" {
 			state += ", overridden by " + t.Override
