@@ -14,6 +14,7 @@ import (
 var roles = map[string]func() error{
 	"actor":  act,
 	"broker": serve,
+	"load":   load,
 }
 
 const roleVariable = "BROKER_TEST_ROLE"

@@ -18,12 +18,16 @@ import (
 )
 
 // connect opens a connection from this process.
-func (s *site) connect() *net.UnixConn {
+func (s *site) connect() (c *net.UnixConn) {
 	s.t.Helper()
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: s.socket})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	eventually(s.t, func() bool {
+		var err error
+		c, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: s.socket})
+		if err != nil && !errors.Is(err, unix.EAGAIN) { // the queue is full
+			s.t.Fatal(err)
+		}
+		return err == nil
+	})
 	s.t.Cleanup(func() { c.Close() })
 	return c
 }
