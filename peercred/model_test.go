@@ -206,9 +206,9 @@ func rounds() int {
 	case os.Getenv("SPENDONCE_SOAK") != "":
 		return 20_000
 	case testing.Short():
-		return 30
+		return 20
 	}
-	return 300
+	return 100
 }
 
 // Whoever is let in was a descendant: with entries kept open, also when all

@@ -113,7 +113,7 @@ func TestAnAnchorWhosePidWasRecycledHasExited(t *testing.T) {
 // same start time. What is wanted of the first while it lives is done by use.
 func twins(t testing.TB, pr *peercred.Prover, use func(pid int), second func(pid int) (int, error), first func() (int, error)) int {
 	t.Helper()
-	const tries = 200
+	const tries = 1000
 	for range tries {
 		pid, err := first()
 		if err != nil {
@@ -253,7 +253,7 @@ func TestAMidChainPidRecycledUnderTheAnchorIsNoWayToIt(t *testing.T) {
 func TestAMidChainPidRecycledWithinAClockTickIsNoWayToTheAnchor(t *testing.T) {
 	needRoot(t)
 	l, pr := listen(t), newProver(t)
-	const tries = 100
+	const tries = 500
 	for range tries {
 		u := usurp(t, l, func(peercred.Process) {})
 		if u.chain[1].StartTime > u.chain[0].StartTime {
@@ -283,7 +283,7 @@ func TestAParentsSuccessorDoesNotAnswerForIt(t *testing.T) {
 	l, pr, f := listen(t), newProver(t), newFamily(t)
 	anchor := f.child(nil)
 	a := anchored(t, pr, anchor.callsWell(l))
-	const tries = 100
+	const tries = 500
 	for range tries {
 		middle := number(t, anchor.tell("clone-pair 0 %s", l.Addr()))
 		c := accept(t, l)

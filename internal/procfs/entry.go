@@ -10,6 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// statRoom holds a stat up to its start time at the least: 19 numbers of at
+// most 20 digits and a name of at most 64 bytes. It stands on the stack, and a
+// larger one would have many a goroutine's grow.
+const statRoom = 512
+
 // An Entry is an open stat file: of one process for good, never of another
 // that has its pid later. The zero Entry is none.
 type Entry struct{ fdPlus1 int }
@@ -46,7 +51,7 @@ func (e Entry) Close() {
 // Stat says how things are now, by one read. The error is [ErrNoProcess] once
 // the process was reaped by its parent.
 func (e Entry) Stat() (Stat, error) {
-	var b [1024]byte
+	var b [statRoom]byte
 	var st Stat
 	comm, err := e.read(b[:], &st)
 	if err != nil {
@@ -58,7 +63,7 @@ func (e Entry) Stat() (Stat, error) {
 
 // Again is [Entry.Stat] without the command name, which costs an allocation.
 func (e Entry) Again() (Stat, error) {
-	var b [1024]byte
+	var b [statRoom]byte
 	var st Stat
 	_, err := e.read(b[:], &st)
 	return st, err
