@@ -84,6 +84,11 @@ everybody else gets the result, and nobody is logged out.`,
 	root.AddCommand(doctorcmd.Commands(app, Version)...)
 	leases := &leasecmd.App{Streams: s, StateDir: func() string { return app.StateDir }, Arm: app.Arm}
 	root.AddCommand(leases.Commands()...)
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "conformance" {
+			cmd.AddCommand(leases.ConformanceCommands()...)
+		}
+	}
 	root.AddCommand(democmd.Command(s, app.Arm), completionCommand(s), versionCommand(s))
 	wrapArgs(root)
 	return root

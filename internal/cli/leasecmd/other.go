@@ -31,8 +31,8 @@ func (a *App) Commands() []*cobra.Command {
 	}}
 }
 
-// ConformanceCommand returns nil: there is no broker to judge here.
-func (a *App) ConformanceCommand() *cobra.Command { return nil }
+// ConformanceCommands returns nothing: there is no broker to judge here.
+func (a *App) ConformanceCommands() []*cobra.Command { return nil }
 
 // ExitCode knows no error of its own here.
 func ExitCode(error) (int, bool) { return 0, false }
