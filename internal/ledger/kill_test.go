@@ -157,14 +157,14 @@ func storm(args []string) error {
 	}
 	errs := make(chan error)
 	for n := range 4 {
-		go func() { errs <- (&customer{l: l, n: n, out: os.Stdout}).work() }()
+		go func() { errs <- (&customer{l: l, n: n, out: os.Stdout}).work(func() bool { return false }) }()
 	}
 	return <-errs // until one finds something wrong
 }
 
-// work never ends by itself.
-func (c *customer) work() error {
-	for generation := uint64(0); ; generation++ {
+// work goes on and on.
+func (c *customer) work(enough func() bool) error {
+	for generation := uint64(0); !enough(); generation++ {
 		if err := c.register(generation); err != nil {
 			return err
 		}
@@ -186,6 +186,7 @@ func (c *customer) work() error {
 			}
 		}
 	}
+	return nil
 }
 
 func TestKilledAtAnyStepOfACommitNothingIsGoodTwiceOrLost(t *testing.T) {
