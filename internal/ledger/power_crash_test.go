@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -96,11 +95,7 @@ func (m *machine) cut() error {
 		return err
 	}
 	defer unix.Close(fd)
-	how := uint32(noLogFlush)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), shutdown, uintptr(unsafe.Pointer(&how))); errno != 0 {
-		return errno
-	}
-	return nil
+	return unix.IoctlSetPointerInt(fd, shutdown, noLogFlush)
 }
 
 // session opens the ledger on the machine, and returns with its power cut.
