@@ -57,8 +57,9 @@ func (k known) without(token string) known {
 // request without an answer is taken to have been granted: as it may have been
 // at any time, also after everything else, that is no more than may be.
 func rules(state, input, output any) (bool, any) {
-	k, q, a := state.(known), input.(asked), output.(told) //nolint:errcheck,forcetypeassert // nothing else is there
-	grant, then := "", k
+	k, q, a := state.(known), input.(asked), output.(told)
+	var grant string
+	then := k
 	switch {
 	case q.what == "register" && (!k.registered || q.generation > k.generation):
 		grant, then = ok, known{registered: true, generation: q.generation}
@@ -84,11 +85,11 @@ var sessionModel = porcupine.Model{
 	Init: func() any { return known{} },
 	Step: rules,
 	Equal: func(a, b any) bool {
-		x, y := a.(known), b.(known) //nolint:errcheck,forcetypeassert // nothing else is there
+		x, y := a.(known), b.(known)
 		return x.registered == y.registered && x.generation == y.generation && maps.Equal(x.pending, y.pending)
 	},
 	DescribeOperation: func(input, output any) string {
-		q, a := input.(asked), output.(told) //nolint:errcheck,forcetypeassert // nothing else is there
+		q, a := input.(asked), output.(told)
 		return fmt.Sprintf("%s %d %.4s: %s %.4s", q.what, q.generation, q.token, a.code, a.token)
 	},
 }

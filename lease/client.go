@@ -98,6 +98,9 @@ func (c *Client) call(ctx context.Context, q wire.Request) (wire.Answer, error) 
 		}
 		deadline = time.Now().Add(timeout)
 	}
+	if err := ended(ctx, deadline); err != nil {
+		return wire.Answer{}, err
+	}
 	path := c.Socket
 	if path == "" {
 		var err error
@@ -108,7 +111,7 @@ func (c *Client) call(ctx context.Context, q wire.Request) (wire.Answer, error) 
 		return wire.Answer{}, err
 	}
 	if judged := c.judged.Load(); judged == nil || *judged != path {
-		if err := checkDirectory(path); err != nil {
+		if err := checkPlace(path); err != nil {
 			return wire.Answer{}, err
 		}
 		c.judged.Store(&path)
@@ -141,6 +144,10 @@ func exchange(ctx context.Context, deadline time.Time, path string, q wire.Reque
 		return wire.Answer{}, err
 	}
 	defer conn.Close()
+	return ask(ctx, deadline, conn, q)
+}
+
+func ask(ctx context.Context, deadline time.Time, conn *net.UnixConn, q wire.Request) (wire.Answer, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return wire.Answer{}, fmt.Errorf("connecting to the broker: %w", err)
 	}
@@ -160,19 +167,30 @@ func exchange(ctx context.Context, deadline time.Time, path string, q wire.Reque
 		return wire.Answer{}, Refusal(answer.Code)
 	case err == nil:
 		return answer, nil
-	case q.Action == wire.Authenticate || q.Action == wire.RegisterAnchor:
-		// Asking again is harmless.
-		return wire.Answer{}, fmt.Errorf("reading the broker's answer: %w", errors.Join(err, sendErr))
-	default:
-		return wire.Answer{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, errors.Join(err, sendErr))
 	}
+	err = errors.Join(err, sendErr, ended(ctx, deadline))
+	if q.Action == wire.Authenticate || q.Action == wire.RegisterAnchor { // asking again is harmless
+		return wire.Answer{}, fmt.Errorf("no answer from the broker: %w", err)
+	}
+	return wire.Answer{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+}
+
+// ended says why a call must go no further, if it must not.
+func ended(ctx context.Context, deadline time.Time) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if !time.Now().Before(deadline) { // the context's own timer may be late
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // Dial connects to a socket of the broker's that is ours and that nobody
 // could have put in the place of another. The errors are [ErrNoBroker],
 // [ErrUnsafeServer] and [ErrBusy].
 func Dial(path string) (*net.UnixConn, error) {
-	if err := checkDirectory(path); err != nil {
+	if err := checkPlace(path); err != nil {
 		return nil, err
 	}
 	return connect(path)
@@ -200,10 +218,10 @@ func connect(path string) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// checkDirectory judges where the socket is. Once it is good, only we can make
+// checkPlace judges the socket and the directory it is in. Once it is good, only we can make
 // it worse; and who could redirect us by a directory above it still needs a
 // server that runs as our user, which the kernel tells of every connection.
-func checkDirectory(socket string) error {
+func checkPlace(socket string) error {
 	path := filepath.Dir(socket)
 	f, err := durable.LookAt(path)
 	switch {
@@ -217,6 +235,15 @@ func checkDirectory(socket string) error {
 		return fmt.Errorf("%w: directory %s belongs to user %d", ErrUnsafeServer, path, f.UID)
 	case f.Mode&0o022 != 0:
 		return fmt.Errorf("%w: directory %s has mode %#o, which lets others write to it", ErrUnsafeServer, path, f.Mode)
+	}
+	f, err = durable.LookAt(socket)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return noBroker(socket, err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUnsafeServer, err)
+	case int(f.UID) != os.Geteuid():
+		return fmt.Errorf("%w: %s belongs to user %d", ErrUnsafeServer, socket, f.UID)
 	}
 	return nil
 }
