@@ -87,13 +87,13 @@ func TestABrokerThatCannotLookUpItsAnchorsDoesNotStartAndKeepsTheirSessions(t *t
 	stop := at.serve()
 	anchor := c.actor()
 	s := anchor.register(at.socket, 0)
-	for range 40 {
+	for range 16 {
 		c.actor().register(at.socket, 0)
 	}
 	stop()
 	before := at.stateFile()
-	code, text := at.start(func(p *plan, _ *exec.Cmd) { p.Files = 40 }).fails()
-	if code == 0 || !strings.Contains(text, "too many open files") {
+	code, text := at.start(func(p *plan, _ *exec.Cmd) { p.Files = 22 }).fails()
+	if code != 1 || !strings.Contains(text, "looking for the anchor") || !strings.Contains(text, "too many open files") {
 		t.Errorf("it ends with %d: %s", code, text)
 	}
 	if at.stateFile() != before {

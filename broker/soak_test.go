@@ -34,7 +34,7 @@ func TestSoakMixedLoad(t *testing.T) {
 	case os.Getenv("SPENDONCE_SOAK") != "":
 		long = time.Hour
 	case testing.Short():
-		long = 2 * time.Second
+		long = time.Second
 	}
 	at := newSite(t)
 	at.serve(within(500*time.Millisecond), func(c *broker.Config) { c.AuditLimit = 64 << 10 })
