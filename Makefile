@@ -28,6 +28,8 @@ TEST_NEEDS := \
 	libc6-dev:/usr/include/stdlib.h \
 	mandoc:mandoc \
 	mount:mount \
+	nodejs:node \
+	npm:npm \
 	strace:strace \
 	util-linux:setpriv \
 	util-linux:unshare \
@@ -131,7 +133,7 @@ test-short: $(TESTREPORT) ## unit tests with the race detector, short counts
 
 ##@ Prove
 .PHONY: test
-test: test-needs mod-verify fmt-check vet lint cross init-budget vuln completion-check release-check test-tools test-race test-storm test-parts fuzz ## everything that CI runs
+test: test-needs mod-verify fmt-check vet lint cross init-budget vuln completion-check release-check test-tools test-race test-storm test-parts test-typescript fuzz ## everything that CI runs
 	@printf '\nmake test: all of it passed\n'
 
 .PHONY: soak
@@ -167,6 +169,11 @@ test-parts: $(TESTREPORT) plain-binary ## the tests/ module: real servers and cl
 test-tools: ## the tests of our own tools
 	@printf '\n== tools\n'
 	@cd tools/testreport && $(GO) vet . && $(GO) test -count=1 .
+
+.PHONY: test-typescript
+test-typescript: plain-binary ## the client for Node: types, tests against the real broker, the package as published
+	@printf '\n== clients/typescript\n'
+	cd clients/typescript && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build && npm test --silent
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (default 5s), those of the broker's inputs for LONG_FUZZTIME
@@ -235,7 +242,7 @@ tools: $(GOLANGCI) $(GOVULN) $(TESTREPORT) ## build the pinned tools into bin/to
 
 .PHONY: clean
 clean: ## remove what was built here
-	rm -rf bin dist
+	rm -rf bin dist clients/typescript/dist clients/typescript/node_modules
 
 # The binary that process tests start; a no-op until there is one to build.
 .PHONY: plain-binary
