@@ -99,7 +99,7 @@ func membersOf(raw []byte) ([]string, error) {
 				continue
 			}
 			kinds = kinds[:len(kinds)-1]
-			if len(path) > 0 {
+			if len(kinds) > 0 && kinds[len(kinds)-1] == '{' {
 				path = path[:len(path)-1]
 			}
 			name = true

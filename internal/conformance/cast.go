@@ -81,3 +81,11 @@ func (t *trial) proven(p process, s session) {
 	same(t, a.sessionID, s.id, "session id in the answer")
 	same(t, string(a.generation), fmt.Sprint(s.generation), "generation in the answer")
 }
+
+// canonical ends the check unless id is spelt as session ids and tokens are.
+func (t *trial) canonical(id string) {
+	t.got, t.want = "43 characters", "43 characters of base64url for 256 bits"
+	if wrong := misspelling(id); wrong != "" {
+		t.broken(wrong, t.want)
+	}
+}

@@ -97,6 +97,7 @@ func consumeChecks() []check {
 		{rule: "consume.malformed", name: "a token in another spelling is malformed, and the right one stays pending", run: func(t *trial) {
 			f := t.family()
 			tok := t.mint(f.anchor, f.anchor.session)
+			t.canonical(tok)
 			var all []variant
 			for _, other := range []string{
 				"", "x", tok[:42], tok + "A", tok + "=", tok[:42] + "=", " " + tok, tok + "\\n", respelt(tok), never() + never(),

@@ -94,6 +94,7 @@ func descentChecks() []check {
 		{rule: "session.unknown", name: "a session id that was never made, or is spelt otherwise, is unknown", run: func(t *trial) {
 			f := t.family()
 			id := f.anchor.id
+			t.canonical(id)
 			var all []variant
 			for _, other := range []string{
 				"", "x", never(), id[:42], id + "A", id + "=", " " + id, id + "\\n", strings.ToLower(id), strings.ToUpper(id),

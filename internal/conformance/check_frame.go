@@ -19,10 +19,14 @@ func frameChecks() []check {
 		}},
 		{rule: "frame.one", name: "a request may come in many pieces", run: func(t *trial) {
 			f := t.family()
+			text := f.anchor.authenticate()
+			chunks := pieces(text[:1], text[1:20], text[20:60], text[60:len(text)-1], text[len(text)-1:])
+			for i := range chunks[1:] {
+				chunks[i+1].Pause = 20 // else they arrive as one
+			}
 			a := t.insist(func() answer {
 				return t.talk(f.child, order{
-					Conn: "pieces", Socket: t.socket, Chunks: pieces(strings.Split(f.anchor.authenticate(), "")...),
-					Shut: true, Read: patience, Close: true,
+					Conn: "pieces", Socket: t.socket, Chunks: chunks, Shut: true, Read: patience, Close: true,
 				})
 			})
 			t.granted(a, "session_id")

@@ -22,7 +22,7 @@ func mintChecks() []check {
 	return []check{
 		{rule: "mint.token", name: "a token is 256 bits in base64url", run: func(t *trial) {
 			a := t.anchor(0)
-			same(t, misspelling(t.mint(a, a.session)), "", "what is wrong with its spelling")
+			t.canonical(t.mint(a, a.session))
 		}},
 		{rule: "mint.token", name: "32 tokens for the same binding are 32 tokens, each good once", run: func(t *trial) {
 			a := t.anchor(0)

@@ -23,3 +23,14 @@ func RunOnly(ctx context.Context, cfg Config, keep func(name string) bool) (Repo
 
 // Codes lists the codes that the kit knows.
 func Codes() []string { return codes() }
+
+// Judge says what a report would of an answer, and what is wrong with it.
+func Judge(raw []byte) (text string, faults []string) {
+	a := newAnswer(heard{Raw: raw, End: endEOF})
+	for _, f := range []string{a.line(), a.newline(), a.ending(), a.members(), a.known()} {
+		if f != "" {
+			faults = append(faults, f)
+		}
+	}
+	return a.String(), faults
+}

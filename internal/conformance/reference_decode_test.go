@@ -27,6 +27,9 @@ type refMember struct{ name, value string }
 
 func (r *reference) parse(frame []byte) (q refRequest, code string) {
 	const malformed, invalid = "FRAME_MALFORMED", "REQUEST_INVALID"
+	if r.has("knows compact JSON only") && bytes.ContainsAny(frame, " \t") {
+		return q, malformed
+	}
 	if r.has("trims") {
 		frame = bytes.TrimSpace(bytes.TrimPrefix(frame, []byte("\xef\xbb\xbf")))
 	}
@@ -61,6 +64,9 @@ func (r *reference) parse(frame []byte) (q refRequest, code string) {
 			return "", false
 		}
 		return members[i].value, true
+	}
+	if r.has("takes values as they are written") && bytes.ContainsRune(frame, '\\') {
+		return q, invalid
 	}
 	named, _ := get("action")
 	if named == "null" && r.has("takes null for nothing") {

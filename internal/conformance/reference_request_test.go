@@ -4,10 +4,11 @@ package conformance_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
+	"time"
 )
 
 // request judges a whole frame, in the order of the protocol.
@@ -27,7 +28,12 @@ func (r *reference) request(frame []byte, p refPeer) map[string]any {
 	if r.has("judges the writer first") && stranger() != "" {
 		return refusal("PEER_REFUSED")
 	}
-	if code == "" && !r.has("judges the writer last") {
+	if r.has("judges the shape last") {
+		if known := r.before(frame, p); known != "" {
+			return refusal(known)
+		}
+	}
+	if code == "" && !r.has("judges the writer last") && !(r.has("registers for whoever writes") && q.action == "register_anchor") {
 		code = stranger()
 	}
 	if code != "" {
@@ -37,9 +43,6 @@ func (r *reference) request(frame []byte, p refPeer) map[string]any {
 	defer r.mu.Unlock()
 	r.prune()
 	if q.action == "register_anchor" {
-		if r.has("registers for whoever writes") {
-			p.alien = false
-		}
 		return r.register(q, p)
 	}
 	s, code := r.session(q, p)
@@ -61,6 +64,21 @@ func (r *reference) request(frame []byte, p refPeer) map[string]any {
 	return r.consume(q, s)
 }
 
+// before judges the session without having looked at the rest.
+func (r *reference) before(frame []byte, p refPeer) string {
+	var q struct {
+		SessionID  string `json:"session_id"`
+		Generation uint64 `json:"runtime_generation"`
+	}
+	if json.Unmarshal(frame, &q) != nil || q.SessionID == "" {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, code := r.session(refRequest{sessionID: q.SessionID, generation: q.Generation}, p)
+	return code
+}
+
 func (r *reference) empty(s *refSession) {
 	maps.DeleteFunc(r.tokens, func(_ string, t *refToken) bool { return t.session == s })
 }
@@ -80,6 +98,7 @@ func (r *reference) prune() {
 		if !r.has("keeps the tokens of the dead") {
 			r.empty(s)
 		}
+		r.heirs = append(r.heirs, s.id)
 		return true
 	})
 }
@@ -101,8 +120,11 @@ func (r *reference) register(q refRequest, p refPeer) map[string]any {
 	})
 	if i < 0 {
 		s := &refSession{id: fresh(), pid: p.pid, start: p.start, stack: now.stack, generation: q.generation}
-		if r.has("short ids") {
+		switch {
+		case r.has("short ids"):
 			s.id = s.id[:22]
+		case r.has("sessions are inherited") && len(r.heirs) > 0:
+			s.id = r.heirs[len(r.heirs)-1]
 		}
 		if r.has("nested anchors end the outer session") {
 			r.sessions = slices.DeleteFunc(r.sessions, func(outer *refSession) bool { return r.descends(p, outer) })
@@ -111,6 +133,11 @@ func (r *reference) register(q refRequest, p refPeer) map[string]any {
 		i = len(r.sessions) - 1
 	}
 	s := r.sessions[i]
+	s.since = ticks()
+	if r.has("raises in two steps") && q.generation > s.generation {
+		r.empty(s)
+		r.pause()
+	}
 	switch {
 	case q.generation < s.generation && r.has("generations go down"):
 		s.generation = q.generation
@@ -152,14 +179,16 @@ func (r *reference) session(q refRequest, p refPeer) (*refSession, string) {
 		return ""
 	}
 	switch {
+	case q.action == "consume_token" && r.has("spelling before all") && !spelt(q.token):
+		return nil, "TOKEN_MALFORMED"
+	case q.action == "consume_token" && r.has("token before generation") && i >= 0 && r.tokens[q.token] == nil:
+		return nil, "TOKEN_REPLAY"
 	case i < 0 && r.has("hides unknown sessions"):
 		return nil, "NOT_DESCENDANT"
 	case i < 0:
 		return nil, "SESSION_UNKNOWN"
 	case r.has("generation before descent") && generation(r.sessions[i]) != "":
 		return nil, generation(r.sessions[i])
-	case q.action == "consume_token" && r.has("spelling before all") && !spelt(q.token):
-		return nil, "TOKEN_MALFORMED"
 	case !r.descends(p, r.sessions[i]):
 		if r.has("a stranger's attempt spends the token") {
 			delete(r.tokens, q.token)
@@ -235,11 +264,15 @@ func (r *reference) consume(q refRequest, s *refSession) map[string]any {
 		return refusal("TOKEN_REPLAY")
 	}
 	if r.has("looks and deletes in two steps") {
-		r.mu.Unlock()
-		for range 1000 {
-			runtime.Gosched()
-		}
-		r.mu.Lock()
+		r.pause()
+	}
+	if r.has("spends a little later") {
+		time.AfterFunc(time.Second, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.tokens, q.token)
+		})
+		return map[string]any{"ok": true, "binding": t.binding}
 	}
 	t.spent = true
 	if !r.has("replays are granted") && !r.has("gives back what nobody fetched") && !r.has("room never comes back") {
@@ -249,6 +282,13 @@ func (r *reference) consume(q refRequest, s *refSession) map[string]any {
 		t.binding["compaction_epoch"] = float64(t.binding["compaction_epoch"].(uint64) &^ 1)
 	}
 	return map[string]any{"ok": true, "binding": t.binding}
+}
+
+// pause lets others come between.
+func (r *reference) pause() {
+	r.mu.Unlock()
+	<-time.After(20 * time.Millisecond)
+	r.mu.Lock()
 }
 
 // spelt reports whether text is the one spelling of 256 bits.

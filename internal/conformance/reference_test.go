@@ -4,7 +4,6 @@ package conformance_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
@@ -14,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // reference is a broker as simple as one can be that keeps every rule that
@@ -36,7 +38,10 @@ type reference struct {
 	tokens   map[string]*refToken
 	open     map[int]int // connections by pid
 
-	turn sync.Mutex // only for a fault
+	// Only for faults.
+	turn  sync.Mutex
+	held  time.Time // nobody is served before
+	heirs []string  // ids of sessions that ended
 }
 
 type refSession struct {
@@ -44,6 +49,7 @@ type refSession struct {
 	pid        int
 	start      string
 	stack      string
+	since      int64 // in clock ticks, when it last registered
 	generation uint64
 }
 
@@ -62,16 +68,7 @@ func serve(t *testing.T, fault string) string {
 	if testing.Short() {
 		r.deadline = 250 * time.Millisecond
 	}
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var err error
-		return errors.Join(c.Control(func(fd uintptr) {
-			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_PASSCRED, 1)
-		}), err)
-	}}
-	listener, err := config.Listen(context.Background(), "unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := listen(t, path, r.has("listens as another user"))
 	modes := map[bool]os.FileMode{false: 0o600, true: 0o666}
 	if err := os.Chmod(path, modes[r.has("socket for everybody")]); err != nil {
 		t.Fatal(err)
@@ -100,6 +97,47 @@ func serve(t *testing.T, fault string) string {
 
 func (r *reference) has(fault string) bool { return r.fault == fault }
 
+// listen makes a socket that hands out who writes.
+func listen(t *testing.T, path string, asAnother bool) net.Listener {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_PASSCRED, 1), syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asAnother {
+		// The kernel notes who listens, which is a matter of one thread.
+		runtime.LockOSThread()
+		_, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), 65534, ^uintptr(0))
+		err = errors.Join(nilOr(errno), syscall.Listen(fd, 128))
+		_, _, errno = syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), 0, ^uintptr(0))
+		runtime.UnlockOSThread()
+		err = errors.Join(err, nilOr(errno))
+	} else {
+		err = syscall.Listen(fd, 128)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	listener, err := net.FileListener(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+func nilOr(errno syscall.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return errno
+}
+
 // refPeer is who connected, and what was seen of it since.
 type refPeer struct {
 	pid   int
@@ -115,7 +153,8 @@ func (r *reference) connection(conn *net.UnixConn) {
 	p, err := peerOf(conn)
 	r.mu.Lock()
 	r.open[p.pid]++
-	busy := r.open[p.pid] > 256
+	crowd := r.open[p.pid]
+	busy := crowd > 256
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
@@ -134,9 +173,12 @@ func (r *reference) connection(conn *net.UnixConn) {
 		r.answer(conn, refusal("PEER_REFUSED"))
 		return
 	}
-	if r.has("one after the other") {
+	if r.has("one after the other") || r.has("waits for its reader") {
 		r.turn.Lock()
 		defer r.turn.Unlock()
+	}
+	if r.has("a crowd holds up all") && crowd == 51 {
+		r.hold()
 	}
 	frame, code := r.frame(conn, &p)
 	if code == "" || r.has("carries out before it has read all") && bytes.HasSuffix(frame, []byte("}")) {
@@ -147,6 +189,20 @@ func (r *reference) connection(conn *net.UnixConn) {
 		}
 	}
 	r.answer(conn, refusal(code))
+}
+
+// hold keeps everybody waiting for longer than the kit waits.
+func (r *reference) hold() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = time.Now().Add(6 * time.Second)
+}
+
+func (r *reference) wait() {
+	r.mu.Lock()
+	held := r.held
+	r.mu.Unlock()
+	<-time.After(time.Until(held))
 }
 
 func refusal(code string) map[string]any { return map[string]any{"ok": false, "code": code} }
@@ -166,16 +222,23 @@ func (r *reference) answer(conn *net.UnixConn, a map[string]any) {
 	case r.has("two newlines"):
 		end = "\n\n"
 	}
-	if r.has("waits before it writes") {
+	switch {
+	case r.has("waits before it writes"):
 		<-time.After(6 * time.Second)
+	case r.has("gives back what nobody fetched"):
+		<-time.After(30 * time.Millisecond) // whoever hangs up has done so
 	}
+	r.wait()
 	text, _ := json.Marshal(a)
 	err := conn.SetWriteDeadline(time.Now().Add(time.Second))
 	if err == nil {
 		_, err = conn.Write(append(text, end...))
 	}
-	if r.has("stays open") {
+	switch {
+	case r.has("stays open"):
 		<-time.After(6 * time.Second)
+	case r.has("waits for its reader"):
+		untilRead(conn)
 	}
 	if r.has("gives back what nobody fetched") && err != nil && a["binding"] != nil {
 		r.mu.Lock()
@@ -184,6 +247,22 @@ func (r *reference) answer(conn *net.UnixConn, a map[string]any) {
 			if same, _ := json.Marshal(tok.binding); bytes.Contains(text, same) {
 				tok.spent = false
 			}
+		}
+	}
+}
+
+// untilRead waits until the client has taken its answer, for longer than the
+// kit waits.
+func untilRead(conn *net.UnixConn) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); <-time.After(time.Millisecond) {
+		unread := 0
+		_ = raw.Control(func(fd uintptr) { unread, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+		if unread == 0 {
+			return
 		}
 	}
 }
@@ -238,7 +317,12 @@ func (r *reference) frame(conn *net.UnixConn, p *refPeer) ([]byte, string) {
 			all = append(all, buf[:n]...)
 		}
 		at := bytes.IndexByte(all[:min(len(all), most)], '\n')
+		if r.has("a drip holds up all") && len(all) == 1 {
+			r.hold()
+		}
 		switch {
+		case r.has("judges content first") && len(all) > 0 && all[0] != '{':
+			return nil, "FRAME_MALFORMED"
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if r.has("grants at the deadline") && at >= 0 {
 				return all[:at], ""
@@ -258,6 +342,8 @@ func (r *reference) frame(conn *net.UnixConn, p *refPeer) ([]byte, string) {
 			return nil, "FRAME_UNTERMINATED"
 		case errors.Is(err, io.EOF) || n == 0:
 			switch {
+			case r.has("wants lines to end as in HTTP") && !bytes.HasSuffix(all, []byte("\r\n")):
+				return nil, "FRAME_UNTERMINATED"
 			case at >= 0:
 				return all[:at], ""
 			case r.has("does without the newline"):
@@ -318,8 +404,18 @@ func living(pid int, start string) bool {
 
 // descends follows parents.
 func (r *reference) descends(p refPeer, s *refSession) bool {
-	if r.has("takes everybody for a descendant") {
+	switch ns := "/proc/" + strconv.Itoa(p.pid) + "/ns/pid"; {
+	case r.has("takes everybody for a descendant"):
 		return true
+	case r.has("serves only its own pid namespace"):
+		own, _ := os.Readlink("/proc/self/ns/pid")
+		if other, _ := os.Readlink(ns); own != other {
+			return false
+		}
+	case r.has("serves only whom it saw in time"):
+		if start, _ := strconv.ParseInt(p.start, 10, 64); start > s.since {
+			return false
+		}
 	}
 	type known struct {
 		pid   int
@@ -351,4 +447,12 @@ func fresh() string {
 	b := make([]byte, 32)
 	rand.Read(b)
 	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// ticks is the time as starttimes are counted.
+func ticks() int64 {
+	up, _ := os.ReadFile("/proc/uptime")
+	whole, _, _ := strings.Cut(string(up), " ")
+	f, _ := strconv.ParseFloat(whole, 64)
+	return int64(f * 100)
 }
