@@ -189,6 +189,41 @@ func TestAnAnchorThatEndedWhileNoBrokerRanIsForgottenBeforeAnybodyIsServed(t *te
 	want(t, "the other session's token", kept.consume(k, token), ok)
 }
 
+// One session has to be dropped, which takes the broker to the disk; the
+// anchors of others exit meanwhile.
+func TestAnchorsMayExitWhileTheBrokerStarts(t *testing.T) {
+	rounds := 10
+	if testing.Short() {
+		rounds = 2
+	}
+	for range rounds {
+		at, c := newSite(t), newCast(t)
+		stop := at.serve()
+		gone := c.actor()
+		gone.register(at.socket, 0)
+		var others []*actor
+		for range 6 {
+			a := c.actor()
+			a.register(at.socket, 0)
+			others = append(others, a)
+		}
+		stop()
+		gone.end()
+		exits := make(chan struct{})
+		go func() {
+			defer close(exits)
+			for _, a := range others {
+				<-time.After(rand.N(3 * time.Millisecond))
+				_ = a.say(order{Do: "exit"})
+			}
+		}()
+		stop = at.serve()
+		<-exits
+		eventually(t, func() bool { return len(at.status().Sessions) == 0 })
+		stop()
+	}
+}
+
 // K35: who asked is gone before the answer.
 func TestAConsumptionWhoseAnswerIsLostIsFinal(t *testing.T) {
 	at, c := newSite(t), newCast(t)
