@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 //	code N COMMAND...                  the command ends with exit code N
 //	secret session|token FILE          the file holds a broker's secret, to be looked for from now on
 //	same FILE1 FILE2
+//	[rundir]                           this user has a directory in /run/user
 func TestTheCommandLineDoesWhatItsScriptsSay(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -47,6 +48,12 @@ func TestTheCommandLineDoesWhatItsScriptsSay(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"session": sessionCommand, "static": staticCommand, "server": serverCommand,
 			"counter": counterCommand, "code": codeCommand, "secret": secretCommand,
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "rundir" {
+				return false, fmt.Errorf("there is no condition %q", name)
+			}
+			return exists("/run/user/" + strconv.Itoa(os.Geteuid())), nil
 		},
 	})
 }
