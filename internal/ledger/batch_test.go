@@ -306,6 +306,7 @@ func TestADeadlineEndsTheWaitAndNotTheCommit(t *testing.T) {
 		var first, second time.Duration
 		one, two := p.ask(consuming(begun, &first)), p.ask(consuming(waiting, &second))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if second != time.Second || first != 0 {
 			t.Errorf("answered after %v and %v, want nothing and 1s", first, second)
 		}

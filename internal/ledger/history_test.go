@@ -307,7 +307,7 @@ func (h *history) life(anchors, clients, requests int) {
 
 func TestHistoriesOverCrashesAreThoseOfTheProtocol(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
-	histories := chosen(20_000, 1_000, 100)
+	histories := chosen(20_000, 1_000, 30)
 	requests, doubtful := 0, 0
 	for i := range histories {
 		h := &history{

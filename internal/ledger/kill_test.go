@@ -190,7 +190,7 @@ func (c *customer) work(enough func() bool) error {
 }
 
 func TestKilledAtAnyStepOfACommitNothingIsGoodTwiceOrLost(t *testing.T) {
-	times := chosen(1_000, 100, 5)
+	times := chosen(300, 20, 2)
 	for _, step := range commitSteps {
 		for _, how := range []string{killedBefore, killedAfter, killedPart} {
 			if how == killedPart && step != "write" {

@@ -457,7 +457,7 @@ func TestAMillionRandomOperationsAgreeWithAMap(t *testing.T) {
 	}
 	w.open()
 	defer func() { w.close() }()
-	operations := chosen(1_000_000, 200_000, 20_000)
+	operations := chosen(1_000_000, 200_000, 10_000)
 	done := 0
 	defer func() {
 		t.Logf("SPENDONCE_SEED=%d: %d of %d operations, %s", seed, done, operations,
