@@ -188,14 +188,15 @@ func stopBroker(socket string) error {
 	if err != nil {
 		return nil // nobody listens
 	}
-	defer conn.Close()
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
 		return err
 	}
 	var server *unix.Ucred
-	if controlErr := raw.Control(func(fd uintptr) { server, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || controlErr != nil {
-		return errors.Join(err, controlErr)
+	controlErr := raw.Control(func(fd uintptr) { server, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	conn.Close() // else the broker would wait for us
+	if err := errors.Join(err, controlErr); err != nil {
+		return err
 	}
 	if int(server.Pid) == os.Getpid() {
 		return nil
