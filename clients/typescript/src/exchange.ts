@@ -66,8 +66,4 @@ class StubbornSocket extends Socket {
   override _write(chunk: unknown, encoding: BufferEncoding, done: (error?: Error | null) => void): void {
     super._write(chunk, encoding, () => done());
   }
-
-  override _final(done: (error?: Error | null) => void): void {
-    super._final(() => done());
-  }
 }

@@ -126,7 +126,7 @@ function doubtOfDirectory(directory: string): string | undefined {
   const way = ["/", ...dirname(directory).split("/")];
   let at = "/";
   for (let name = way.shift(); name !== undefined; name = way.shift()) {
-    const next = name === ".." ? dirname(at) : join(at, name);
+    const next = join(at, name);
     const step = lstatSync(next);
     if (step.uid !== 0 && step.uid !== user()) return `${next}, on the way to it, belongs to user ${step.uid}`;
     if (step.isSymbolicLink()) {

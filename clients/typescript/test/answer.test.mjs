@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { AnswerInvalidError, LeaseUnavailableError, OutcomeUnknownError, RefusedError } from "../dist/index.js";
-import { answering, binding, clientOf, failure, granted, refused, sessionId, token } from "./fake.mjs";
+import { answering, binding, clientOf, failure, granted, listen, refused, sessionId, token } from "./fake.mjs";
 
 const session = granted.authenticate.trim();
 const spent = granted.consume_token.trim();
+const all = `${session.slice(0, -1)},"token":"${token}",${spent.slice(11)}`;
 const bound = spent.slice(spent.indexOf('"binding":') + '"binding":'.length, -1);
 
 /** Answers of no protocol, to any of the requests: name, bytes. */
@@ -28,16 +29,17 @@ const broken = [
   ["an empty object", "{}\n"],
   ["a list without end", `${"[".repeat(65_000)}\n`],
   ["deep lists", `{"ok":${"[".repeat(30_000)}${"]".repeat(30_000)}}\n`],
-  ["ok as a string", '{"ok":"true"}\n'],
-  ["ok as a number", '{"ok":1}\n'],
+  ["ok as a string", `${all.replace("true", '"true"')}\n`],
+  ["ok as a number", `${all.replace("true", "1")}\n`],
   ["ok as null", '{"ok":null,"code":"BUSY"}\n'],
+  ["not ok as a number", '{"ok":0,"code":"BUSY"}\n'],
   ["ok missing", '{"code":"TOKEN_REPLAY"}\n'],
   ["ok twice", '{"ok":true,"ok":false,"code":"TOKEN_REPLAY"}\n'],
   ["ok twice, once escaped", '{"ok":true,"\\u006fk":false,"code":"TOKEN_REPLAY"}\n'],
   ["code twice", '{"ok":false,"code":"BUSY","code":"TOKEN_REPLAY"}\n'],
   ["a code of another type", '{"ok":false,"code":7}\n'],
   ["a refusal without a code", '{"ok":false}\n'],
-  ["a grant with a code", `{"ok":true,"code":"BUSY",${session.slice(11)}\n`],
+  ["a grant with a code", `{"code":"BUSY",${all.slice(1)}\n`],
   ["ok in the prototype", `{"__proto__":${session}}\n`],
   ["nothing that was asked for", '{"ok":true}\n'],
   ["what was asked for in the prototype", `{"ok":true,"__proto__":${spent}}\n`],
@@ -60,6 +62,35 @@ for (const [name, bytes] of broken) {
     assert.equal(requests.length, 3);
   });
 }
+
+test("one answer can grant everything", async (t) => {
+  const { path } = await answering(t, `${all}\n`);
+  assert.equal((await clientOf(path).authenticate()).sessionId, sessionId);
+  assert.equal(await clientOf(path).mint(binding), token);
+  assert.deepEqual(await clientOf(path).consume(token), binding);
+});
+
+test("the error says what is wrong with an answer", async (t) => {
+  const flaws = [
+    [session, /it is cut off/],
+    [`${session}\n${session}\n`, /more follows its line/],
+    [`${session}${" ".repeat(65_536)}\n`, /it is too long/],
+    ["[]\n", /not one JSON object/],
+    ['{"ok":1}\n', /neither grants nor refuses/],
+    ['{"ok":true}\n', /does not grant what was asked for/],
+  ];
+  const { path } = await answering(t, (_, count) => flaws[count - 1][0]);
+  for (const [, flaw] of flaws) assert.match((await failure(clientOf(path).authenticate())).message, flaw);
+});
+
+test("an answer without end is not read to its end", async (t) => {
+  const path = await listen(t, (socket) => {
+    const more = () => socket.write(Buffer.alloc(65_536, 0x20), (error) => error || setImmediate(more));
+    socket.resume().on("end", more);
+  });
+  const error = await failure(clientOf(path).consume(token));
+  assert.match(error.cause.message, /it is too long/);
+});
 
 const otherId = `B${sessionId.slice(1)}`;
 for (const [name, bytes] of [

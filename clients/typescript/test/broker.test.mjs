@@ -1,18 +1,20 @@
 // Against the real broker, which SPENDONCE_BIN names.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 
 import { LeaseClient, LeaseUnavailableError, OutcomeUnknownError } from "../dist/index.js";
 import { atEnd, binding, failure, scratch } from "./fake.mjs";
 
 const bin = process.env["SPENDONCE_BIN"];
 const options = { skip: bin ? false : "SPENDONCE_BIN names no spendonce to test with", timeout: 60_000 };
+const run = promisify(execFile);
 const actorFile = fileURLToPath(new URL("actor.mjs", import.meta.url));
 
 /** A program that ends with the test. */
@@ -240,4 +242,24 @@ test("under lease run --stay the client follows the generation file", options, a
   }
   assert.equal(await agent.code("consume", token), "TOKEN_REPLAY");
   await agent.end();
+});
+
+test("the programs in README do what they say", options, async (t) => {
+  const { path, dir } = await broker(t);
+  const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+  const module = new URL("../dist/index.js", import.meta.url).href;
+  const [agent, anchor] = [...readme.matchAll(/^```ts\n([^]*?)^```$/gm)].map(([, text]) => text.replace("@spendonce/lease", module));
+  const env = { ...process.env, SPENDONCE_SOCKET: path, SPENDONCE_STATE_DIR: join(dir, "state") };
+
+  writeFileSync(join(dir, "agent.mjs"), agent);
+  const { stdout } = await run(bin, ["lease", "run", "--no-start", "--", process.execPath, join(dir, "agent.mjs")], { env });
+  assert.equal(stdout, "7\n");
+
+  writeFileSync(join(dir, "hook.mjs"), `import { LeaseClient } from "${module}";\nconsole.log((await LeaseClient.fromEnvironment().authenticate()).generation);`);
+  const hook = `spawn(process.execPath, ["${join(dir, "hook.mjs")}"], {`;
+  assert.ok(anchor.includes('spawn("my-hook", {'));
+  // The hook is waited for, so that it asks before the generation is raised.
+  const waiting = anchor.replace('spawn("my-hook", {', `const hook = ${hook}`).replace("\n// When", "\nawait new Promise((resolve) => hook.on('exit', resolve));\n// When");
+  writeFileSync(join(dir, "anchor.mjs"), `${waiting}\nconsole.log((await client.authenticate()).generation);`);
+  assert.equal((await run(process.execPath, [join(dir, "anchor.mjs")], { env })).stdout, "0\n1\n");
 });

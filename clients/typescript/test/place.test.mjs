@@ -1,11 +1,15 @@
 import assert from "node:assert/strict";
-import { chmodSync, chownSync, lchownSync, lstatSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import { execFile } from "node:child_process";
+import { chmodSync, chownSync, cpSync, lchownSync, lstatSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
+import { promisify } from "node:util";
 
 import { InputInvalidError, LeaseClient, LeaseUnavailableError, SocketUnsafeError } from "../dist/index.js";
 import { atEnd, clientOf, failure, granted, scratch, token } from "./fake.mjs";
+
+const run = promisify(execFile);
 
 /** A directory of this mode, whatever the umask is. */
 function directory(path, mode) {
@@ -41,6 +45,14 @@ for (const { name, skip = false, make, refused } of [
     make: (base) => {
       directory(join(directory(join(base, "a"), 0o700), "d"), 0o700);
       symlinkSync("./a/../a", join(base, "l"));
+      return join(base, "l", "d");
+    },
+  },
+  {
+    name: "an absolute link of ours above it is good",
+    make: (base) => {
+      directory(join(directory(join(base, "a"), 0o700), "d"), 0o700);
+      symlinkSync(join(base, "a"), join(base, "l"));
       return join(base, "l", "d");
     },
   },
@@ -127,6 +139,29 @@ for (const { name, skip = false, make, refused } of [
     }
   });
 }
+
+test("another user than root takes root's directories above the own one, and not in its place", { skip: asRoot }, async (t) => {
+  const base = scratch(t);
+  chmodSync(base, 0o755);
+  cpSync(new URL("../dist", import.meta.url), join(base, "dist"), { recursive: true });
+  writeFileSync(join(base, "package.json"), '{"type":"module"}');
+  writeFileSync(
+    join(base, "program.js"),
+    `import { createServer } from "node:net";
+     import { LeaseClient } from "./dist/index.js";
+     const server = createServer({ allowHalfOpen: true }, (s) => s.resume().on("end", () => s.end(${JSON.stringify(granted.register_anchor)})));
+     await new Promise((resolve) => server.listen("own/s", resolve));
+     for (const dir of ["own", "roots"]) {
+       const client = new LeaseClient({ socketPath: process.cwd() + "/" + dir + "/s" });
+       console.log(await client.registerAnchor(7).then((s) => s.generation, (e) => e.message));
+     }
+     server.close();`,
+  );
+  directory(join(base, "roots"), 0o755);
+  chownSync(directory(join(base, "own"), 0o700), other, other);
+  const { stdout } = await run(process.execPath, ["program.js"], { cwd: base, uid: other, gid: other, env: { HOME: base } });
+  assert.match(stdout, /^7\n.*roots belongs to user 0: nothing is sent/);
+});
 
 test("a socket of another user is refused", { skip: asRoot }, async (t) => {
   const path = join(scratch(t), "s");
