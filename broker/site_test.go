@@ -295,9 +295,13 @@ func (b *process) end() {
 	}
 }
 
-// fails waits for its end and returns its exit code and what it said.
+// fails waits for its end, which must come before it accepts requests, and
+// returns its exit code and what it said.
 func (b *process) fails() (int, string) {
 	b.t.Helper()
+	if b.ready() {
+		b.t.Fatal("the broker starts")
+	}
 	var exit *exec.ExitError
 	if err := b.wait(); !errors.As(err, &exit) {
 		b.t.Fatalf("the broker ends with %v", err)
