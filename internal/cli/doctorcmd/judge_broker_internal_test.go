@@ -168,6 +168,30 @@ func TestWhoHasNoBrokerIsNotToldWhatItWouldLack(t *testing.T) {
 	}
 }
 
+func TestWhoHasABrokerIsToldWhatItLacks(t *testing.T) {
+	for name, change := range map[string]func(*brokerSight){
+		"a broker that runs": func(b *brokerSight) { b.running, b.runErr = serving().running, nil },
+		"a socket":           func(b *brokerSight) { b.file = serving().file },
+		"a state file":       func(b *brokerSight) { b.state = serving().state },
+		"a variable":         func(b *brokerSight) { b.named = true },
+	} {
+		b := never()
+		b.kernel = kernelSight{release: "6.1", pidfds: true}
+		change(&b)
+		if got := said(with(b)); !strings.Contains(got, "note broker.kernel") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func TestARuntimeDirectoryThatIsNotAskedForIsNoMatter(t *testing.T) {
+	b := serving()
+	b.named, b.runtime = true, "run"
+	if got := said(with(b)); got != "" {
+		t.Error(got)
+	}
+}
+
 // Nobody answers where no client dares to ask.
 func TestAnUnsafePlaceIsSaidOnce(t *testing.T) {
 	b := serving()

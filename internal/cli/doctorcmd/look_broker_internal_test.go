@@ -64,6 +64,9 @@ func TestALookSeesABrokerThatRuns(t *testing.T) {
 	binding := lease.Binding{HSource: "a", HPayload: "b", SchemaVersion: 1}
 	_, err = client.Mint(ctx, session, binding)
 	must(t, err)
+	if err := client.Authenticate(ctx, lease.Session{ID: session.ID, Generation: 2}); !errors.Is(err, lease.ErrGenerationStale) {
+		t.Fatal(err)
+	}
 	token, err := client.Mint(ctx, session, binding)
 	must(t, err)
 	_, err = client.Consume(ctx, session, token)
