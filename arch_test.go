@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 const module = "github.com/spendonce/spendonce"
@@ -299,6 +300,35 @@ func TestArchitecturePrintsTheTable(t *testing.T) {
 	}
 	if err := os.WriteFile(name, []byte(before+start+want+end+after), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What the threat model promises rests on the tests it names.
+func TestTheThreatModelNamesTestsThatExist(t *testing.T) {
+	text, err := os.ReadFile("docs/threat-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, decl := range s.file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && s.test {
+				known[f.Name.Name] = true
+			}
+		}
+	}
+	named := 0
+	for _, word := range strings.FieldsFunc(string(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		if rest, ok := strings.CutPrefix(word, "Test"); !ok || rest == "" || !unicode.IsUpper(rune(rest[0])) {
+			continue
+		}
+		named++
+		if !known[word] {
+			t.Errorf("docs/threat-model.md names %s, and there is no such test", word)
+		}
+	}
+	if named == 0 {
+		t.Error("docs/threat-model.md names no test: is the reading of it broken?")
 	}
 }
 
