@@ -192,7 +192,7 @@ func TestTheLimitsOfATemporaryBrokerAreThoseOfItsConfig(t *testing.T) {
 		for name, cfg := range map[string]spendoncetest.BrokerConfig{"in all": {MaxConnections: 1}, "of one": {MaxPerProcess: 1}} {
 			cfg.Deadline = time.Minute
 			b := startBroker(t, cfg)
-			silent, err := lease.Dial(t.Context(), b.Socket())
+			silent, err := lease.Dial(b.Socket())
 			if err != nil {
 				t.Fatal(err)
 			}
