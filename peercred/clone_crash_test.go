@@ -25,8 +25,11 @@ type cloneArgs struct {
 // rawCall is a system call for a new process, which can do nothing else.
 type rawCall struct{ number, a, b, c uintptr }
 
+// longest is how long a process lives that nobody ends.
+const longest = 60 // seconds
+
 // rawClone makes a process with the given pid, or any with 0, that makes the
-// calls in their order and then waits to be killed. It costs microseconds: the
+// calls in their order and then waits to be killed, but not for ever. It costs microseconds: the
 // process can have come and gone within a clock tick. Pointers in the calls
 // must be kept alive by the caller.
 func rawClone(pid int, calls []rawCall) (int, error) {
@@ -36,7 +39,8 @@ func rawClone(pid int, calls []rawCall) (int, error) {
 	if pid != 0 {
 		args.setTID, args.setTIDSize = uint64(uintptr(unsafe.Pointer(tid))), 1
 	}
-	got, errno := forkAndCall(args, calls)
+	end := &unix.Timespec{Sec: longest}
+	got, errno := forkAndCall(args, calls, end)
 	runtime.KeepAlive(tid)
 	if errno != 0 {
 		return 0, fmt.Errorf("clone3 with pid %d: %w", pid, errno)
@@ -49,7 +53,7 @@ func rawClone(pid int, calls []rawCall) (int, error) {
 //
 //go:norace
 //go:nosplit
-func forkAndCall(args *cloneArgs, calls []rawCall) (pid uintptr, errno syscall.Errno) {
+func forkAndCall(args *cloneArgs, calls []rawCall, end *unix.Timespec) (pid uintptr, errno syscall.Errno) {
 	pid, _, errno = syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0)
 	if errno != 0 || pid != 0 {
 		return pid, errno
@@ -63,10 +67,14 @@ func forkAndCall(args *cloneArgs, calls []rawCall) (pid uintptr, errno syscall.E
 			break // what follows is the child's
 		}
 	}
+	_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, 0, 0, uintptr(unsafe.Pointer(end)), 0, 0, 0)
 	for {
-		_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 	}
 }
+
+// noStdio lets go of what go test waits for.
+var noStdio = rawCall{unix.SYS_CLOSE_RANGE, 0, 2, 0}
 
 // cloneCaller makes a process with the given pid, or any, that connects to
 // path and writes a line. Those of first come before.
@@ -81,7 +89,7 @@ func cloneCaller(pid int, path string, first ...rawCall) (int, error) {
 		addr.Path[i] = int8(path[i])
 	}
 	line := []byte("x\n")
-	got, err := rawClone(pid, append(first, []rawCall{
+	got, err := rawClone(pid, append(append([]rawCall{noStdio}, first...), []rawCall{
 		{unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(addr)), unsafe.Sizeof(*addr)},
 		{unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&line[0])), uintptr(len(line))},
 		{unix.SYS_SHUTDOWN, uintptr(fd), unix.SHUT_WR, 0},
@@ -99,10 +107,8 @@ func clonePair(path string) (int, error) {
 	return cloneCaller(0, path, rawCall{unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0})
 }
 
-// cloneIdle makes a process that only waits, no longer than its parent lives.
-func cloneIdle(pid int) (int, error) {
-	return rawClone(pid, []rawCall{{unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0}})
-}
+// cloneIdle makes a process that only waits.
+func cloneIdle(pid int) (int, error) { return rawClone(pid, []rawCall{noStdio}) }
 
 // cloneMember makes a member of the family.
 func cloneMember(pid int, line string) (int, error) {

@@ -60,7 +60,8 @@ func (c *Conn) Peer() Peer { return c.peer }
 
 // Refusal is why the peer must not be served, decided when it was accepted:
 // [ErrOtherUser], [ErrOtherNamespace], [ErrNoCredentials], [ErrNoPidfd] or
-// [ErrExited]. It is nil for a peer of our own user.
+// [ErrExited]. It is nil for a peer of our own user. An ErrNoPidfd for want of
+// descriptors is EMFILE or ENFILE too, and says nothing against the peer.
 func (c *Conn) Refusal() error { return c.refusal }
 
 // Verify says whether all that was read came from the peer, as bytes only, and

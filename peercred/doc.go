@@ -15,4 +15,8 @@
 // loads, is the anchor.
 //
 // No lookup that fails has a default, and none falls back to another one.
+//
+// The rules are the peer.* and descent.* ones of docs/protocol.md: Accept keeps
+// peer.connect and peer.user, Read and Verify peer.writer and peer.control,
+// Verify and Descends peer.alive, and Descends the others.
 package peercred

@@ -125,6 +125,9 @@ func judgement(pr *peercred.Prover, c *peercred.Conn) string {
 	if err := c.Refusal(); err != nil {
 		return fmt.Sprintf("refused %d: %v", c.Peer().PID, err)
 	}
+	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err.Error()
+	}
 	if _, err := io.Copy(io.Discard, c); err != nil {
 		return fmt.Sprintf("unread %d: %v", c.Peer().PID, err)
 	}

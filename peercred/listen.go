@@ -111,7 +111,6 @@ func Activated(f *os.File) (*Listener, error) {
 		listener.Close()
 		return nil, fmt.Errorf("%w: not of AF_UNIX", ErrNotOurSocket)
 	}
-	socket.SetUnlinkOnClose(false)
 	path := socket.Addr().String()
 	if path == "" || path[0] == '@' {
 		socket.Close()

@@ -64,7 +64,8 @@ func TestAPeerWhosePidWasRecycledHasExited(t *testing.T) {
 	a := anchored(t, pr, anchor.callsWell(l))
 	peer := anchor.spawn()
 	before, after := peer.callsWell(l), peer.callsWell(l)
-	if _, err := pr.Identify(after); err != nil {
+	identified, err := pr.Identify(after)
+	if err != nil {
 		t.Fatal(err)
 	}
 	anchor.tell("kill %d", peer.pid)
@@ -75,7 +76,15 @@ func TestAPeerWhosePidWasRecycledHasExited(t *testing.T) {
 	if p, err := pr.Identify(before); !errors.Is(err, peercred.ErrExited) || p != (peercred.Process{}) {
 		t.Errorf("Identify: %v, %v", p, err)
 	}
-	_, err := pr.Descends(before, a)
+	late, err := after.Anchor(identified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	if !late.Exited() {
+		t.Error("the second holder of the pid became an anchor in the peer's place")
+	}
+	_, err = pr.Descends(before, a)
 	wantError(t, err, peercred.ErrExited)
 	_, err = pr.Descends(after, a)
 	wantError(t, err, peercred.ErrExited)
@@ -229,6 +238,7 @@ func usurp(t *testing.T, l *peercred.Listener, wait func(orphan peercred.Process
 		endOf(t, parent.pid)
 		wait(orphan)
 		anchor.tell("clone-idle %d", parent.pid)
+		t.Cleanup(func() { anchor.tell("kill %d", parent.pid) })
 	})
 	u.chain, u.err = pr.Descends(c, a)
 	if len(u.chain) < 2 || u.chain[1].PID != parent.pid || u.chain[1].PPID != anchor.pid {
