@@ -237,9 +237,16 @@ func TestAfterAFailedCommitOnlyAnswersThatNeededItAreTakenBack(t *testing.T) {
 
 func TestOnlyWhatDoesNotFitIsRefusedInABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		l := openOn(t, g.disk(), t.TempDir(), ledger.Config{MaxBytes: 1400})
+		full := t.TempDir()
+		l := open(t, full, ledger.Config{})
 		s := register(t, l, 1, 0)
+		for n := range 3 {
+			mint(t, l, s, 1+n)
+		}
+
+		var g gate
+		l = openOn(t, g.disk(), t.TempDir(), ledger.Config{MaxBytes: len(contentOf(t, stateFile(full)))})
+		s = register(t, l, 1, 0)
 		before := l.Stats().Commits
 		open := g.close()
 		p := pending{}
@@ -250,11 +257,13 @@ func TestOnlyWhatDoesNotFitIsRefusedInABatch(t *testing.T) {
 		}
 		p.ask(minting(bound(1)))
 		first, second, third := p.ask(minting(bound(2))), p.ask(minting(large)), p.ask(minting(bound(3)))
+		fourth := p.ask(minting(bound(4)))
 		open()
 		p.wg.Wait()
 		wantError(t, "the first", *first, nil)
 		wantError(t, "the large one", *second, ledger.ErrTooLarge)
-		wantError(t, "the one after it", *third, nil)
+		wantError(t, "the one after it, which just fits", *third, nil)
+		wantError(t, "one more", *fourth, ledger.ErrTooLarge)
 		if n := l.Stats().Commits - before; n != 2 {
 			t.Errorf("%d commits, want 2", n)
 		}
@@ -340,24 +349,41 @@ func TestALateRequestIsNotBegun(t *testing.T) {
 	})
 }
 
-// Its own timer may be late: the committer looks at the clock too.
+// Its own timer may be late: the committer looks at the clock too. Who comes
+// first is chance, so there are many tries.
 func TestADeadlineIsJudgedAgainWhenABatchIsMade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		l := openOn(t, g.disk(), t.TempDir(), ledger.Config{})
-		s := register(t, l, 1, 0)
-		token := mint(t, l, s, 1)
-		open := g.close()
-		p := pending{}
-		p.ask(func() error { _, err := l.Mint(never, s.ID, 0, bound(2)); return err })
-		at := time.Now().Add(time.Second)
-		err := p.ask(func() error { _, err := l.Consume(at, s.ID, 0, token); return err })
-		// Both become runnable at one instant, whichever is served first.
-		p.wg.Go(func() { time.Sleep(time.Second); open() })
-		p.wg.Wait()
-		wantError(t, "consuming", *err, ledger.ErrDeadline)
-		wantError(t, "consuming afterwards", consumed(l, s, token), nil)
-	})
+	for range chosen(2_000, 200, 50) {
+		synctest.Test(t, func(t *testing.T) {
+			slow := false
+			disk := durable.Disk{Hook: func(s durable.Step, do func() error) error {
+				if slow && s.Op == "fsyncdir" {
+					slow = false
+					time.Sleep(time.Second)
+					return nil
+				}
+				return do()
+			}}
+			l := openOn(t, disk, memory(t), ledger.Config{})
+			s := register(t, l, 1, 0)
+			token := mint(t, l, s, 1)
+			slow = true
+			p := pending{}
+			start := time.Now()
+			p.ask(func() error { _, err := l.Mint(never, s.ID, 0, bound(2)); return err })
+			var all []*error
+			for range 20 {
+				all = append(all, p.ask(func() error {
+					_, err := l.Consume(start.Add(time.Second), s.ID, 0, token)
+					return err
+				}))
+			}
+			p.wg.Wait()
+			for _, err := range all {
+				wantError(t, "consuming", *err, ledger.ErrDeadline)
+			}
+			wantError(t, "consuming afterwards", consumed(l, s, token), nil)
+		})
+	}
 }
 
 func TestClosingFinishesWhatWasBegunAndNothingElse(t *testing.T) {
