@@ -12,11 +12,8 @@ func limitChecks() []check {
 	return []check{
 		{rule: "limits.busy", slow: true, name: "300 silent connections of one process are refused each, and others are answered", run: func(t *trial) {
 			f, crowded := t.family(), t.process()
-			done := make(chan reply)
 			o := order{Do: doVolley, Socket: t.socket, Frames: make([][]byte, crowd), Read: patience}
-			go func() { done <- crowded.do(o) }()
-			t.soon(f)
-			r := <-done
+			r := meanwhile(crowded, o, func() { t.soon(f) })
 			if r.Failed != "" {
 				t.must(fmt.Errorf("volley: %s", r.Failed))
 			}

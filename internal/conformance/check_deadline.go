@@ -52,13 +52,12 @@ func deadlineChecks() []check {
 		}},
 		{rule: "frame.isolation", slow: true, name: "while a client drips others are answered", run: func(t *trial) {
 			f, slow := t.family(), t.process()
-			done := make(chan reply, 1)
-			go func() { done <- slow.do(t.dripping(f.anchor.authenticate())) }()
-			defer func() { <-done }()
-			for range 6 {
-				t.soon(f)
-				<-time.After(150 * time.Millisecond)
-			}
+			meanwhile(slow, t.dripping(f.anchor.authenticate()), func() {
+				for range 6 {
+					t.soon(f)
+					<-time.After(150 * time.Millisecond)
+				}
+			})
 		}},
 	}
 }

@@ -68,10 +68,8 @@ func registerChecks() []check {
 					t.granted(ans, "token")
 					consume = append(consume, a.consume(ans.token))
 				}
-				done := make(chan reply)
-				go func() { done <- d.do(t.salvo(consume...)) }()
-				t.raise(a)
-				for _, ans := range t.settled(d, consume, <-done) {
+				r := meanwhile(d, t.salvo(consume...), func() { t.raise(a) })
+				for _, ans := range t.settled(d, consume, r) {
 					if !ans.ok {
 						t.refused(ans, "GENERATION_STALE")
 					}

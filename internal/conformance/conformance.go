@@ -135,6 +135,9 @@ func run(ctx context.Context, cfg Config, keep func(check) bool) (report Report,
 	}
 	for i, c := range checks {
 		tell(i, len(checks), c.name)
+		if err := ctx.Err(); err != nil {
+			return report, err
+		}
 		res := Result{Section: c.section, Name: c.name, Rule: c.rule}
 		if cfg.Quick && c.slow {
 			res.Skipped, res.Got = true, "left out of a quick run"

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -195,6 +196,17 @@ func pieces(texts ...string) []chunk {
 		all = append(all, chunk{Data: []byte(text)})
 	}
 	return all
+}
+
+// meanwhile lets p carry out o while f runs, and returns when both are done,
+// also if f ends the check.
+func meanwhile(p process, o order, f func()) (r reply) {
+	var other sync.WaitGroup
+	defer other.Wait()
+	other.Go(func() { r = p.do(o) })
+	f()
+	other.Wait()
+	return r
 }
 
 // eventually polls until done holds, or ends the check.

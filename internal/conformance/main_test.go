@@ -3,6 +3,7 @@
 package conformance_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,24 +12,50 @@ import (
 	"github.com/spendonce/spendonce/internal/conformance"
 )
 
-const actorVariable = "CONFORMANCE_TEST_ACTOR"
+const (
+	actorVariable = "CONFORMANCE_TEST_ACTOR"
+	kitVariable   = "CONFORMANCE_TEST_KIT" // the socket to judge
+	markVariable  = "CONFORMANCE_TEST_MARK"
+)
 
-// This binary is its own actor.
+// This binary is its own actor, and a kit that can be killed.
 func TestMain(m *testing.M) {
-	if os.Getenv(actorVariable) == "" {
+	var err error
+	switch {
+	case os.Getenv(actorVariable) != "":
+		err = conformance.Act(os.Stdin, os.Stdout)
+	case os.Getenv(kitVariable) != "":
+		err = kit()
+	default:
 		os.Exit(m.Run())
 	}
-	if err := conformance.Act(os.Stdin, os.Stdout); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// actor is the command line that starts one. Without the shorter sleep the
-// race detector would wait for a second at the end of each process.
-func actor() []string {
-	return []string{"env", actorVariable + "=1", "GORACE=atexit_sleep_ms=0", os.Args[0]}
+// kit judges a broker and says so in the middle of it.
+func kit() error {
+	_, err := conformance.Run(context.Background(), conformance.Config{
+		Socket: os.Getenv(kitVariable), Actor: actorMarked(os.Getenv(markVariable)),
+		Progress: func(done, _ int, _ string) {
+			if done == 8 {
+				fmt.Println()
+			}
+		},
+	})
+	return err
+}
+
+func actor() []string { return actorMarked("") }
+
+// actorMarked is the command line of an actor that can be found by its mark.
+// Without the shorter sleep the race detector would wait for a second at the
+// end of each process.
+func actorMarked(mark string) []string {
+	return []string{"env", actorVariable + "=1", markVariable + "=" + mark, "GORACE=atexit_sleep_ms=0", os.Args[0]}
 }
 
 // place returns the path of a socket in a private directory.

@@ -1,0 +1,186 @@
+//go:build linux
+
+package conformance_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spendonce/spendonce/internal/conformance"
+)
+
+func TestNoActorOutlivesARun(t *testing.T) {
+	mark := "ends-with-the-run"
+	_, err := conformance.RunOnly(t.Context(), conformance.Config{Socket: serve(t, ""), Actor: actorMarked(mark)},
+		func(name string) bool { return strings.Contains(name, "anchor") || strings.Contains(name, "orphan") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := marked(t, mark); len(left) > 0 {
+		t.Errorf("still there: %q", left)
+	}
+	if left := children(t); len(left) > 0 {
+		t.Errorf("not reaped: %q", left)
+	}
+}
+
+func TestARunEndsWithItsContextAndSoDoItsActors(t *testing.T) {
+	mark := "ends-with-the-context"
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	report, err := conformance.Run(ctx, conformance.Config{
+		Socket: serve(t, ""), Actor: actorMarked(mark), Quick: true,
+		Progress: func(done, _ int, _ string) {
+			if done == 8 {
+				cancel()
+			}
+		},
+	})
+	if !errors.Is(err, context.Canceled) || len(report) != 8 {
+		t.Errorf("%d results, %v", len(report), err)
+	}
+	if left := children(t); len(left) > 0 {
+		t.Errorf("not reaped: %q", left)
+	}
+	awaitNone(t, mark)
+}
+
+// Whatever kills the kit, nobody is left who could still act for a session.
+func TestActorsEndWhenTheKitIsKilled(t *testing.T) {
+	mark := "ends-with-the-kit"
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), kitVariable+"="+serve(t, ""), markVariable+"="+mark)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	if _, err := out.Read(make([]byte, 1)); err != nil { // it is in the middle of a run
+		t.Fatal(err)
+	}
+	if len(marked(t, mark)) < 3 {
+		t.Errorf("there are no actors yet: %q", marked(t, mark))
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	awaitNone(t, mark)
+}
+
+func TestWhatTheKitCannotDoIsAnError(t *testing.T) {
+	socket := serve(t, "")
+	for name, cfg := range map[string]conformance.Config{
+		"no socket":           {Actor: actor()},
+		"no actor":            {Socket: socket},
+		"no such actor":       {Socket: socket, Actor: []string{"/no/such/program"}},
+		"an actor that exits": {Socket: socket, Actor: []string{"true"}},
+		"an actor that talks": {Socket: socket, Actor: []string{"echo", "hello"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if report, err := conformance.Run(t.Context(), cfg); err == nil {
+				t.Errorf("no error, and %d results", len(report))
+			}
+		})
+	}
+}
+
+func TestProgressCountsEveryCheck(t *testing.T) {
+	var seen []string
+	report, err := conformance.RunOnly(t.Context(), conformance.Config{
+		Socket: serve(t, ""), Actor: actor(),
+		Progress: func(done, total int, name string) { seen = append(seen, fmt.Sprint(done, "/", total, " ", name)) },
+	}, func(name string) bool { return strings.HasPrefix(name, "the socket") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report) != 2 || len(seen) != 3 || !strings.HasPrefix(seen[0], "0/2 the") || seen[2] != "2/2 " {
+		t.Errorf("%d results, progress %q", len(report), seen)
+	}
+}
+
+func TestAQuickRunSaysWhatItLeftOut(t *testing.T) {
+	const name = "a client that never half-closes gets no ok"
+	report, err := conformance.RunOnly(t.Context(), conformance.Config{Socket: serve(t, ""), Actor: actor(), Quick: true},
+		func(n string) bool { return n == name })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report) != 1 || !report[0].Skipped || report[0].Held || report[0].Got == "" || len(report.Broken()) != 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestTheTableShowsWhatWasSeen(t *testing.T) {
+	report := conformance.Report{
+		{Section: "One", Name: "this is so", Rule: "a.b", Held: true, Got: "x", Want: "x"},
+		{Section: "One", Name: "that is so", Rule: "a.c", Got: "y", Want: "z"},
+		{Section: "Two", Name: "left out", Rule: "d.e", Skipped: true, Got: "why"},
+	}
+	var b bytes.Buffer
+	report.Table(&b)
+	for _, want := range []string{"One\n", "held", "BROKEN", "got   y", "want  z", "Two\n", "skipped", "why", "1 held, 1 broken, 1 skipped\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the table has no %q:\n%s", want, b.String())
+		}
+	}
+}
+
+// marked returns the processes with mark in their environment.
+func marked(t *testing.T, mark string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, f := range files {
+		if env, err := os.ReadFile(f); err == nil && bytes.Contains(env, []byte(markVariable+"="+mark+"\x00")) {
+			found = append(found, filepath.Dir(f))
+		}
+	}
+	return found
+}
+
+func awaitNone(t *testing.T, mark string) {
+	t.Helper()
+	for range 1000 {
+		if len(marked(t, mark)) == 0 {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	t.Errorf("after 10 s there are still %q", marked(t, mark))
+}
+
+// children returns this process's children, zombies too.
+func children(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, f := range files {
+		stat, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if fields[1] == strconv.Itoa(os.Getpid()) {
+			found = append(found, string(stat))
+		}
+	}
+	return found
+}
