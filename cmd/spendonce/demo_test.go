@@ -27,6 +27,9 @@ type demoRun struct {
 
 func newDemo(t *testing.T, args ...string) *demoRun {
 	t.Helper()
+	if testing.Short() && len(args) == 0 {
+		t.Skip("plays the whole demo once more")
+	}
 	bin, err := binary()
 	must(t, err)
 	temp, err := os.MkdirTemp("", "demo") //nolint:usetesting // its name has to be short: sockets are in it
