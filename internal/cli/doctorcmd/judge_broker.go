@@ -65,6 +65,8 @@ func (f brokerFindings) judgeRunning() {
 	case r != nil:
 		f.ok(id, "process %d is the broker at %s", r.pid, b.socket)
 	case b.runErr == nil, b.untrusted(): // nobody was asked, which is said elsewhere
+	case b.absent && b.file.facts.Type == fs.ModeSocket:
+		f.worth(id, "nothing to do: a service manager starts one at the first request, and 'spendonce lease run' clears up after a dead one", "no broker is running at %s, where the socket is that of a service manager or of a broker that was killed", b.socket)
 	case b.absent:
 		f.worth(id, "nothing to do: 'spendonce lease run' starts one", "no broker is running at %s", b.socket)
 	default:
@@ -123,8 +125,6 @@ func (f brokerFindings) judgeFile(uid int) {
 		f.bad(id, "set SPENDONCE_SOCKET to another path", "%s belongs to user %d: no broker starts, and no client asks it", s.path, s.facts.UID)
 	case s.facts.Mode&0o077 != 0:
 		f.find(warning, id, "set SocketMode=0600 in its unit, or start the broker again", "%s has mode %04o: only its directory keeps others away", s.path, s.facts.Mode)
-	case b.running == nil && b.absent:
-		f.worth(id, "nothing to do: a service manager starts a broker at the first request, and 'spendonce lease run' clears up after a dead one", "%s is there, of a service manager or of a broker that was killed", s.path)
 	default:
 		f.ok(id, "%s is yours alone", s.path)
 	}

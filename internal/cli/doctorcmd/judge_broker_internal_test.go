@@ -100,7 +100,7 @@ func TestEachFaultOfABrokerIsFoundAndNamesTheNextStep(t *testing.T) {
 		{"another's socket", serving, func(b *brokerSight) { b.file.facts.UID = 5 }, "error broker.socket /r/spendonce/broker.sock belongs to user 5", "another path"},
 		{"a socket that cannot be looked at", serving, func(b *brokerSight) { b.file.err = errors.New("no such luck") }, "error broker.socket /r/spendonce/broker.sock cannot be looked at (no such luck)", "another path"},
 		{"a loose socket", serving, func(b *brokerSight) { b.file.facts.Mode = 0o666 }, "warning broker.socket /r/spendonce/broker.sock has mode 0666", "start the broker again"},
-		{"a dead socket", atRest, func(b *brokerSight) { b.file = serving().file }, "note broker.socket /r/spendonce/broker.sock is there, of a service manager or of a broker that was killed", "clears up after a dead one"},
+		{"a dead socket", atRest, func(b *brokerSight) { b.file = serving().file }, "note broker.running no broker is running at /r/spendonce/broker.sock, where the socket is that of a service manager or of a broker that was killed", "clears up after a dead one"},
 
 		{"stopped", serving, func(b *brokerSight) {
 			b.running = nil
@@ -146,7 +146,7 @@ func TestEachFaultOfABrokerIsFoundAndNamesTheNextStep(t *testing.T) {
 			if !strings.HasSuffix(line, c.next) {
 				t.Errorf("said\n%swanted %q ... %q", got, c.want, c.next)
 			}
-			if n := strings.Count(got, "\n"); n > 1 && !strings.HasPrefix(got, "note broker.running no broker is running") {
+			if n := strings.Count(got, "\n"); n > 1 && (n > 2 || !strings.HasPrefix(got, "note broker.running no broker is running")) {
 				t.Errorf("one fault is said %d times:\n%s", n, got)
 			}
 			for _, f := range judge(s) {

@@ -166,7 +166,7 @@ func TestALookAsksOnlyTheControlSocket(t *testing.T) {
 	if !got.absent || !got.file.exists {
 		t.Errorf("%+v", got)
 	}
-	if text := saidHere(got); !strings.Contains(text, "note broker.socket "+socket+" is there, of a service manager") {
+	if text := saidHere(got); !strings.Contains(text, "note broker.running no broker is running at "+socket+", where the socket is that of a service manager") {
 		t.Error(text)
 	}
 	must(t, l.SetDeadline(time.Unix(1, 0)))
