@@ -6,29 +6,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spendonce/spendonce/lease"
 	"github.com/spendonce/spendonce/spendoncetest"
 )
 
 func Example() {
-	// A broker for this example; a program asks the one that runs, with
-	// &lease.Client{}.
+	// A broker for this example; a program asks the one that runs.
 	broker, err := spendoncetest.StartBroker(spendoncetest.BrokerConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer broker.Close()
-	if err := decideAndAct(context.Background(), broker.Client()); err != nil {
+	before, was := os.LookupEnv(lease.SocketVariable)
+	os.Setenv(lease.SocketVariable, broker.Socket())
+	defer func() {
+		os.Unsetenv(lease.SocketVariable)
+		if was {
+			os.Setenv(lease.SocketVariable, before)
+		}
+	}()
+	if err := decideAndAct(context.Background()); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
 	// acting on sha256:b2
-	// done already
+	// done already: true
 }
 
-func decideAndAct(ctx context.Context, client *lease.Client) error {
+func decideAndAct(ctx context.Context) error {
+	client := &lease.Client{}
 	session, err := client.RegisterAnchor(ctx, 0) // this process is the anchor now
 	if err != nil {
 		return err
@@ -37,15 +46,6 @@ func decideAndAct(ctx context.Context, client *lease.Client) error {
 	if err != nil {
 		return err
 	}
-	for range 2 {
-		if err := act(ctx, client, session, token); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func act(ctx context.Context, client *lease.Client, session lease.Session, token lease.Secret) error {
 	binding, err := client.Consume(ctx, session, token)
 	if errors.Is(err, lease.ErrTokenReplay) {
 		return errors.New("done already")
@@ -54,5 +54,8 @@ func act(ctx context.Context, client *lease.Client, session lease.Session, token
 		return err
 	}
 	fmt.Println("acting on", binding.HPayload)
+
+	_, err = client.Consume(ctx, session, token)
+	fmt.Println("done already:", errors.Is(err, lease.ErrTokenReplay))
 	return nil
 }

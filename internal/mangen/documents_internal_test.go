@@ -108,10 +108,10 @@ func TestTheReadmesProgramIsPartOfTheExample(t *testing.T) {
 	if len(blocks) == 0 {
 		t.Fatal("README.md shows no Go program")
 	}
-	example := dedent(read(t, "credstore/example_test.go"))
+	examples := dedent(read(t, "credstore/example_test.go")) + dedent(read(t, "lease/example_test.go"))
 	for _, b := range blocks {
-		if !strings.Contains(example, dedent(b)) {
-			t.Errorf("credstore/example_test.go has no such lines:\n%s", b)
+		if !strings.Contains(examples, dedent(b)) {
+			t.Errorf("no example has these lines:\n%s", b)
 		}
 	}
 }

@@ -41,7 +41,7 @@ whether it held. The broker may be ours or any other; nobody else should use it
 meanwhile.
 
 The exit code is 1 if a rule was broken.`,
-		Example: `  spendonce conformance broker --socket "$XDG_RUNTIME_DIR/spendonce/broker.sock"`,
+		Example: "  spendonce conformance broker --socket /run/user/1000/spendonce/broker.sock",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if socket == "" {
