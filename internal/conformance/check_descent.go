@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 )
 
@@ -50,6 +51,12 @@ func descentChecks() []check {
 			t.refused(t.ask(t.self, a.consume(tok)), "NOT_DESCENDANT")
 			t.refused(t.ask(t.process(), a.consume(tok)), "NOT_DESCENDANT")
 			t.spend(a, a.session, tok)
+		}},
+		{rule: "descent.walk", name: "a command name that looks like other fields of /proc leads nobody astray", run: func(t *trial) {
+			a := t.anchor(0)
+			t.proven(t.childNamed(a, `a) R 1 1 (\n`), a.session)
+			t.stranger(t.childNamed(t.self, fmt.Sprintf("a) R %d (", a.pid)), a.session)
+			t.proven(a, a.session)
 		}},
 		{rule: "descent.orphan", name: "a process whose parent has exited no longer descends", run: func(t *trial) {
 			a := t.anchor(0)
@@ -114,6 +121,20 @@ func descentChecks() []check {
 			t.proven(d, f.anchor.session)
 		}},
 	}
+}
+
+// childNamed starts an actor whose parent, a shell, is a child of the one given
+// and has a command name of up to 15 bytes.
+func (t *trial) childNamed(parent process, name string) *actor {
+	const script = `printf "$0" >/proc/$$/comm || exit 1; "$@"; exit $?`
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.skip("there is no shell")
+	}
+	a, err := t.start(parent, order{Argv: []string{shell, "sh", "-c", script, name}})
+	t.must(err)
+	t.local = append([]*actor{a}, t.local...)
+	return a
 }
 
 // stranger ends the check unless p, a process outside the tree of s, is

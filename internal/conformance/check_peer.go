@@ -2,7 +2,10 @@
 
 package conformance
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 func peerChecks() []check {
 	const refused = "PEER_REFUSED"
@@ -60,6 +63,21 @@ func peerChecks() []check {
 						Conn: "laden", Socket: t.socket, Chunks: chunks, Shut: true, Read: patience, Close: true,
 					})
 				}), refused)
+			}
+		}},
+		{rule: "peer.user", name: "a process of another user is refused, whatever it asks", run: func(t *trial) {
+			f := t.family()
+			d := t.child(f.anchor)
+			for _, text := range []string{register(0), f.anchor.authenticate(), f.anchor.mint(), "x\n"} {
+				a := t.insist(func() answer {
+					return t.talk(d, order{
+						Conn: "disguised", Socket: t.socket, AsUser: 12345, Chunks: pieces(text), Shut: true, Read: patience, Close: true,
+					})
+				})
+				if strings.HasPrefix(a.End, cannotDisguise) {
+					t.skip("only root can ask as another user: " + a.End)
+				}
+				t.refused(a, refused)
 			}
 		}},
 		{rule: "peer.alive", name: "a peer that exited before its request was complete is refused", run: func(t *trial) {

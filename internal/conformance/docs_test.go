@@ -25,7 +25,6 @@ const page = "../../docs/protocol.md"
 var unseen = map[string]string{
 	"frame.malformed": "what it means is said, and checked, rule by rule as decode",
 	"peer.connect":    "how the broker learns it; what follows from it is checked as peer and descent",
-	"peer.user":       "takes a second user that may reach the socket",
 	"descent.recheck": "takes a process that changes in the middle of a walk",
 	"descent.limit":   "takes 256 processes, one below the other",
 	"durable.first":   "takes a power cut",

@@ -199,13 +199,18 @@ type actor struct {
 // orderTime bounds one order; the longest is a client that drips for 8 s.
 const orderTime = 30 * time.Second
 
-// start lets parent start an actor, with its connection conn as a descriptor
-// that the actor inherits, if there is one.
+// start lets parent start an actor. What more says beside its name is up to the
+// caller; an Argv there is a program that runs the actor as its child.
 func (k *kit) start(parent process, more order) (*actor, error) {
 	k.named++
 	name := fmt.Sprintf("actor-%d", k.named)
 	arrived := k.hub.await(name)
-	more.Do, more.Argv, more.Control, more.Name = doSpawn, k.argv, k.hub.name, name
+	more.Do, more.Control, more.Name = doSpawn, k.hub.name, name
+	if len(more.Argv) == 0 {
+		more.Argv = k.argv
+	} else {
+		more.Argv = append(append(more.Argv, k.argv[0]), k.argv[2:]...)
+	}
 	r := parent.do(more)
 	if r.Failed != "" {
 		return nil, fmt.Errorf("starting an actor: %s", r.Failed)

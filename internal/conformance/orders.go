@@ -13,11 +13,12 @@ type order struct {
 	Conn string `json:"conn,omitempty"`
 
 	// talk does those of the following that are set, in this order.
-	Socket string  `json:"socket,omitempty"` // connect
-	Chunks []chunk `json:"chunks,omitempty"` // write
-	Shut   bool    `json:"shut,omitempty"`   // half-close
-	Peek   int     `json:"peek,omitempty"`   // wait so many ms for an answer without reading it
-	Read   int     `json:"read,omitempty"`   // read to the end, for at most so many ms
+	Socket string  `json:"socket,omitempty"`  // connect
+	AsUser int     `json:"as_user,omitempty"` // while connecting
+	Chunks []chunk `json:"chunks,omitempty"`  // write
+	Shut   bool    `json:"shut,omitempty"`    // half-close
+	Peek   int     `json:"peek,omitempty"`    // wait so many ms for an answer without reading it
+	Read   int     `json:"read,omitempty"`    // read to the end, for at most so many ms
 	Close  bool    `json:"close,omitempty"`
 
 	// volley writes each frame on a connection of its own, then half-closes
