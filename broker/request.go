@@ -85,11 +85,13 @@ func (s *Server) answer(c *peercred.Conn, d *decision, accepted time.Time, code 
 
 // decide judges a request that is well-formed, from the peer on.
 func (s *Server) decide(c *peercred.Conn, q wire.Request, d *decision, deadline time.Time) (wire.Answer, wire.Code, error) {
-	if err := c.Verify(); err != nil {
-		return wire.Answer{}, wire.CodePeerRefused, err
+	caller, err := s.prover.Identify(c)
+	if err != nil {
+		return wire.Answer{}, codeOfPeer(err), err
 	}
+	d.start = caller.StartTime
 	if q.Action == wire.RegisterAnchor {
-		return s.register(c, q, d, deadline)
+		return s.register(c, caller, q, d, deadline)
 	}
 	session, ok := s.ledger.Session(q.SessionID)
 	if !ok {
@@ -101,9 +103,6 @@ func (s *Server) decide(c *peercred.Conn, q wire.Request, d *decision, deadline 
 	}
 	chain, err := s.prover.Descends(c, anchor)
 	d.chain = chain
-	if len(chain) > 0 {
-		d.start = chain[0].StartTime
-	}
 	if err != nil {
 		return wire.Answer{}, codeOfDescent(err), err
 	}
@@ -138,12 +137,7 @@ func (s *Server) decide(c *peercred.Conn, q wire.Request, d *decision, deadline 
 }
 
 // register makes the caller an anchor.
-func (s *Server) register(c *peercred.Conn, q wire.Request, d *decision, deadline time.Time) (wire.Answer, wire.Code, error) {
-	caller, err := s.prover.Identify(c)
-	if err != nil {
-		return wire.Answer{}, codeOfPeer(err), err
-	}
-	d.start = caller.StartTime
+func (s *Server) register(c *peercred.Conn, caller peercred.Process, q wire.Request, d *decision, deadline time.Time) (wire.Answer, wire.Code, error) {
 	if st, err := s.proc.Stat(caller.PID); err == nil && st.StartTime == caller.StartTime {
 		d.chain = peercred.Chain{{Process: caller, PPID: st.PPID, Comm: st.Comm}}
 	}
