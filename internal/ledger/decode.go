@@ -247,11 +247,10 @@ func (r *reader) object(members ...member) error {
 		if i < 0 {
 			return r.fail("a member that does not belong there")
 		}
-		r.where = append(r.where, members[i].name)
-		if seen[i] {
-			return r.fail("stands there twice")
-		}
+		// The decoder has refused it if it stands there twice, also in other
+		// spellings.
 		seen[i] = true
+		r.where = append(r.where, members[i].name)
 		if err := members[i].read(); err != nil {
 			return err
 		}

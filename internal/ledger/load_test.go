@@ -176,31 +176,32 @@ func damagedFiles() map[string]string {
 		"1025 sessions":       crowd(1025),
 
 		// a session
-		"id short":              replaced(good, second, replaced(second, id2, id2[1:])),
-		"id long":               replaced(good, second, replaced(second, id2, id2+"A")),
-		"id padded":             replaced(good, second, replaced(second, id2, id2+"=")),
-		"id with loose bits":    replaced(good, second, replaced(second, id2, id2[:42]+"B")),
-		"id in another base64":  replaced(good, second, replaced(second, id2, "+"+id2[1:])),
-		"id with a newline":     replaced(good, second, replaced(second, id2, `\n`+id2[1:])),
-		"id escaped":            replaced(good, second, replaced(second, id2, `\u0042`+id2[1:])),
-		"id empty":              replaced(good, second, replaced(second, id2, "")),
-		"id a number":           replaced(good, second, replaced(second, `"`+id2+`"`, "7")),
-		"two with one id":       replaced(good, second, replaced(second, id2, id1)),
-		"two with one anchor":   replaced(good, second, replaced(second, `:102`, `:101`, `:5002`, `:5001`)),
-		"pid 0":                 replaced(good, `"anchor_pid":101`, `"anchor_pid":0`),
-		"pid too large":         replaced(good, `"anchor_pid":101`, `"anchor_pid":2147483648`),
-		"pid negative":          replaced(good, `"anchor_pid":101`, `"anchor_pid":-1`),
-		"pid as text":           replaced(good, `"anchor_pid":101`, `"anchor_pid":"101"`),
-		"pid with a fraction":   replaced(good, `"anchor_pid":101`, `"anchor_pid":101.0`),
-		"pid with an exponent":  replaced(good, `"anchor_pid":101`, `"anchor_pid":101e0`),
-		"pid with a zero":       replaced(good, `"anchor_pid":101`, `"anchor_pid":0101`),
-		"start time too large":  replaced(good, `"anchor_starttime":5001`, `"anchor_starttime":9007199254740992`),
-		"start time beyond all": replaced(good, `"anchor_starttime":5001`, `"anchor_starttime":99999999999999999999`),
-		"minus zero":            replaced(good, `"anchor_starttime":5001`, `"anchor_starttime":-0`),
-		"uid too large":         replaced(good, `"uid":1000`, `"uid":4294967296`),
-		"gid too large":         replaced(good, `"gid":1001`, `"gid":4294967296`),
-		"uid null":              replaced(good, `"uid":1000`, `"uid":null`),
-		"generation too large":  replaced(good, second, replaced(second, `:9007199254740991`, `:9007199254740992`)),
+		"id short":               replaced(good, second, replaced(second, id2, id2[1:])),
+		"id long":                replaced(good, second, replaced(second, id2, id2+"A")),
+		"id padded":              replaced(good, second, replaced(second, id2, id2+"=")),
+		"id with loose bits":     replaced(good, second, replaced(second, id2, id2[:42]+"B")),
+		"id in another base64":   replaced(good, second, replaced(second, id2, "+"+id2[1:])),
+		"id with a newline":      replaced(good, second, replaced(second, id2, `\n`+id2[1:])),
+		"id with a newline more": replaced(good, second, replaced(second, id2, id2+`\n`)),
+		"id escaped":             replaced(good, second, replaced(second, id2, `\u0042`+id2[1:])),
+		"id empty":               replaced(good, second, replaced(second, id2, "")),
+		"id a number":            replaced(good, second, replaced(second, `"`+id2+`"`, "7")),
+		"two with one id":        replaced(good, second, replaced(second, id2, id1)),
+		"two with one anchor":    replaced(good, second, replaced(second, `:102`, `:101`, `:5002`, `:5001`)),
+		"pid 0":                  replaced(good, `"anchor_pid":101`, `"anchor_pid":0`),
+		"pid too large":          replaced(good, `"anchor_pid":101`, `"anchor_pid":2147483648`),
+		"pid negative":           replaced(good, `"anchor_pid":101`, `"anchor_pid":-1`),
+		"pid as text":            replaced(good, `"anchor_pid":101`, `"anchor_pid":"101"`),
+		"pid with a fraction":    replaced(good, `"anchor_pid":101`, `"anchor_pid":101.0`),
+		"pid with an exponent":   replaced(good, `"anchor_pid":101`, `"anchor_pid":101e0`),
+		"pid with a zero":        replaced(good, `"anchor_pid":101`, `"anchor_pid":0101`),
+		"start time too large":   replaced(good, `"anchor_starttime":5001`, `"anchor_starttime":9007199254740992`),
+		"start time beyond all":  replaced(good, `"anchor_starttime":5001`, `"anchor_starttime":99999999999999999999`),
+		"minus zero":             replaced(good, `"anchor_starttime":5001`, `"anchor_starttime":-0`),
+		"uid too large":          replaced(good, `"uid":1000`, `"uid":4294967296`),
+		"gid too large":          replaced(good, `"gid":1001`, `"gid":4294967296`),
+		"uid null":               replaced(good, `"uid":1000`, `"uid":null`),
+		"generation too large":   replaced(good, second, replaced(second, `:9007199254740991`, `:9007199254740992`)),
 
 		// a token
 		"tokens null":                  replaced(good, `[`+one+`,`+tokenRecord(hashOf(token2))+`]`, "null"),
@@ -431,11 +432,15 @@ func TestAFileOverTheBoundIsRefusedUnread(t *testing.T) {
 	cfg.MaxBytes++
 	open(t, path, cfg)
 
-	path = t.TempDir()
-	write(t, stateFile(path), goodFile())
-	must(t, os.Truncate(stateFile(path), 5<<20))
-	_, err = ledger.Open(openDir(t, durable.Disk{}, path), ledger.Config{BootID: thisBoot})
-	wantError(t, "5 MiB", err, ledger.ErrDamaged)
+	for size, want := range map[int]error{4 << 20: nil, 4<<20 + 1: ledger.ErrDamaged} {
+		path = t.TempDir()
+		write(t, stateFile(path), goodFile()+strings.Repeat(" ", size-len(goodFile())))
+		l, err := ledger.Open(openDir(t, durable.Disk{}, path), ledger.Config{BootID: thisBoot})
+		wantError(t, fmt.Sprint(size, " bytes"), err, want)
+		if err == nil {
+			l.Close()
+		}
+	}
 }
 
 func TestAFileThatChangesWhileItIsReadIsRefused(t *testing.T) {

@@ -197,7 +197,7 @@ func TestThereIsRoomForSoManyTokensInAll(t *testing.T) {
 }
 
 func TestTheDefaultIs256Tokens(t *testing.T) {
-	l := openOn(t, quick(), t.TempDir(), ledger.Config{})
+	l := openOn(t, quick(), memory(t), ledger.Config{})
 	s := register(t, l, 1, 0)
 	for n := range 256 {
 		mint(t, l, s, n)
@@ -213,6 +213,15 @@ func TestThereIsRoomForSoManySessions(t *testing.T) {
 	_, err := l.Register(never, anchor(3), 0, 0, 0)
 	wantError(t, "registering", err, ledger.ErrSessionCapacity)
 	register(t, l, 2, 1) // stands already
+}
+
+func TestTheDefaultIs1024Sessions(t *testing.T) {
+	l := openOn(t, quick(), memory(t), ledger.Config{})
+	for n := range 1024 {
+		register(t, l, n, 0)
+	}
+	_, err := l.Register(never, anchor(1024), 0, 0, 0)
+	wantError(t, "the 1025th", err, ledger.ErrSessionCapacity)
 }
 
 func TestTheDeadMakeRoomForATokenInOneCommit(t *testing.T) {
@@ -353,7 +362,7 @@ func TestARandomSourceThatRepeatsItselfMintsNothing(t *testing.T) {
 }
 
 func TestIDsAndTokensAre256RandomBits(t *testing.T) {
-	l := openOn(t, quick(), t.TempDir(), ledger.Config{})
+	l := openOn(t, quick(), memory(t), ledger.Config{})
 	s := register(t, l, 1, 0)
 	seen := map[string]bool{s.ID.Reveal(): true}
 	for range 200 {

@@ -38,7 +38,14 @@ var errTaken = errors.New("a random value came up twice")
 
 // state is everything the broker knows. It is never changed once made; a new
 // one shares what stayed the same. Sessions and tokens are sorted by key, so
-// that equal states are the same bytes.
+// that equal states are the same bytes:
+//
+//	{"version":1,"boot_id":"01234567-89ab-cdef-0123-456789abcdef","sessions":[
+//	{"session_id":"...","anchor_pid":4711,"anchor_starttime":123456,"uid":1000,"gid":1000,"runtime_generation":0}],"tokens":[
+//	{"token_sha256":"...","session_id":"...","runtime_generation":0,"binding":{"compaction_epoch":0,"request_epoch":0,
+//	"h_source":"...","h_payload":"...","schema_version":1},"consumed":false}]}
+//
+// in one line.
 type state struct {
 	bootID   string
 	sessions []*session
