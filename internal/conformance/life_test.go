@@ -15,12 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/spendonce/spendonce/internal/conformance"
 )
 
 func TestNoActorOutlivesARun(t *testing.T) {
-	mark := "ends-with-the-run"
-	_, err := conformance.RunOnly(t.Context(), conformance.Config{Socket: serve(t, ""), Actor: actorMarked(mark)},
+	mark, socket := "ends-with-the-run", serve(t, "")
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	_, err := conformance.RunOnly(t.Context(), conformance.Config{Socket: socket, Actor: actorMarked(mark)},
 		func(name string) bool { return strings.Contains(name, "anchor") || strings.Contains(name, "orphan") })
 	if err != nil {
 		t.Fatal(err)
