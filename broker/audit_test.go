@@ -166,7 +166,7 @@ func TestABrokerThatCannotWriteItsAuditLogWarnsOnceAndServes(t *testing.T) {
 	at, c := newSite(t), newCast(t)
 	mkdir(t, at.state, 0o700)
 	mkdir(t, filepath.Join(at.state, "broker-audit.log"), 0o700)
-	at.serve()
+	stop := at.serve()
 	anchor := c.actor()
 	s := anchor.register(at.socket, 0)
 	eventually(t, func() bool { return strings.Contains(at.warned(), "audit log") })
@@ -174,6 +174,7 @@ func TestABrokerThatCannotWriteItsAuditLogWarnsOnceAndServes(t *testing.T) {
 	for range 3 {
 		want(t, "a token", anchor.consume(s, anchor.mint(s)), ok)
 	}
+	stop() // what is left is tried to be written now
 	if at.warned() != before {
 		t.Errorf("the warnings are %q", at.warned())
 	}

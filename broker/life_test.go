@@ -233,7 +233,7 @@ func TestAConsumptionWhoseAnswerIsLostIsFinal(t *testing.T) {
 	token := anchor.mint(s)
 	asker := anchor.spawn()
 	asker.tell(order{Do: "dial", Path: at.socket})
-	asker.tell(order{Do: "send", Text: fmt.Sprintf(`{"action":"consume_token","session_id":%q,"runtime_generation":0,"token":%q}`+"\n", s.id, token)})
+	asker.tell(order{Do: "send", Text: s.consumeFrame(token)})
 	asker.tell(order{Do: "half-close"})
 	eventually(t, func() bool { return at.status().Spent == 1 })
 	asker.exit()

@@ -77,6 +77,10 @@ func TestAMintThatIsNotHalfClosedHasNoEffect(t *testing.T) {
 	}
 }
 
+func (s session) consumeFrame(token string) string {
+	return fmt.Sprintf(`{"action":"consume_token","session_id":%q,"runtime_generation":%d,"token":%q}`+"\n", s.id, s.generation, token)
+}
+
 func (s session) mintFrame() string {
 	return fmt.Sprintf(`{"action":"mint_token","session_id":%q,"runtime_generation":%d,"binding":{"compaction_epoch":1,"request_epoch":2,"h_source":"s","h_payload":"p","schema_version":3}}`+"\n",
 		s.id, s.generation)
