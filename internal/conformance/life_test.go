@@ -82,18 +82,44 @@ func TestActorsEndWhenTheKitIsKilled(t *testing.T) {
 	awaitNone(t, mark)
 }
 
+// Nothing of this waits for an actor, which the end of its channel would tell.
+func TestNoCheckBeginsAfterTheEndOfTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	report, err := conformance.RunOnly(ctx, conformance.Config{
+		Socket: serve(t, ""), Actor: actor(), Progress: func(int, int, string) { cancel() },
+	}, func(name string) bool { return strings.HasPrefix(name, "the socket") })
+	if !errors.Is(err, context.Canceled) || len(report) != 0 {
+		t.Errorf("%d results, %v", len(report), err)
+	}
+}
+
+func TestACheckThatWaitsEndsWithTheContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	report, err := conformance.RunOnly(ctx, conformance.Config{Socket: serve(t, "no deadline"), Actor: actor()},
+		func(name string) bool { return name == "a connection on which nothing comes is ended" })
+	if !errors.Is(err, context.DeadlineExceeded) || len(report) != 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
 func TestWhatTheKitCannotDoIsAnError(t *testing.T) {
 	socket := serve(t, "")
-	for name, cfg := range map[string]conformance.Config{
-		"no socket":           {Actor: actor()},
-		"no actor":            {Socket: socket},
-		"no such actor":       {Socket: socket, Actor: []string{"/no/such/program"}},
-		"an actor that exits": {Socket: socket, Actor: []string{"true"}},
-		"an actor that talks": {Socket: socket, Actor: []string{"echo", "hello"}},
+	for _, c := range []struct {
+		name string
+		cfg  conformance.Config
+		want string
+	}{
+		{"no socket", conformance.Config{Actor: actor()}, "needs a socket"},
+		{"no actor", conformance.Config{Socket: socket}, "needs a socket"},
+		{"no such actor", conformance.Config{Socket: socket, Actor: []string{"/no/such/program"}}, "finding the actor"},
+		{"an actor that exits", conformance.Config{Socket: socket, Actor: []string{"true"}}, "starting an actor"},
+		{"an actor that talks", conformance.Config{Socket: socket, Actor: []string{"echo", "hello"}}, "starting an actor"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if report, err := conformance.Run(t.Context(), cfg); err == nil {
-				t.Errorf("no error, and %d results", len(report))
+		t.Run(c.name, func(t *testing.T) {
+			if report, err := conformance.Run(t.Context(), c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, and %d results", err, len(report))
 			}
 		})
 	}
