@@ -31,6 +31,7 @@ TEST_NEEDS := \
 	nodejs:node \
 	npm:npm \
 	strace:strace \
+	systemd:systemd-analyze \
 	util-linux:setpriv \
 	util-linux:unshare \
 	zsh:zsh

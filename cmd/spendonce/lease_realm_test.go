@@ -4,7 +4,6 @@ package main_test
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,14 +15,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
-
-	"github.com/spendonce/spendonce/spendoncetest/canary"
 )
 
 // realm is one user's places for a broker, and all that is said there.
@@ -33,17 +29,18 @@ type realm struct {
 }
 
 // newRealm has a directory of its own, for a test's name may be longer than a
-// socket's path. At the end its brokers are stopped, and what was said and
-// left behind is searched for the session ids and tokens that the test saw.
+// socket's path. At the end its brokers are stopped, and what was said on
+// standard error and left behind by us is searched for session ids and tokens.
 func newRealm(t *testing.T) *realm {
 	t.Helper()
 	bin, err := binary()
 	must(t, err)
-	dir, err := os.MkdirTemp("", "lease-")
+	dir, err := os.MkdirTemp("", "lease-") //nolint:usetesting // see above
 	must(t, err)
 	r := &realm{home: &home{t: t, bin: bin, dir: dir}, socket: filepath.Join(dir, "run/spendonce/broker.sock"), state: filepath.Join(dir, "state")}
 	t.Cleanup(func() {
 		stopBrokers(script{t}, dir)
+		r.looksForIDs()
 		must(t, os.RemoveAll(dir))
 	})
 	for _, name := range []string{"run", "bin", "config"} {
@@ -79,12 +76,7 @@ func (r *realm) begin(p *process) *process {
 	return p
 }
 
-// run runs a command to its end.
-func (r *realm) run(args ...string) (code int, out, talk string) {
-	r.t.Helper()
-	return r.finish(r.command(args...))
-}
-
+// finish runs a command to its end.
 func (r *realm) finish(p *process) (code int, out, talk string) {
 	r.t.Helper()
 	code, out = r.begin(p).end()
@@ -173,10 +165,10 @@ func (s script) Run(string, func(testscript.T)) {}
 // stopBrokers ends every broker with a socket below dir and waits for it.
 func stopBrokers(t testscript.T, dir string) {
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Type() != fs.ModeSocket {
-			return nil
+		if err == nil && d.Type() == fs.ModeSocket {
+			return stopBroker(path)
 		}
-		return stopBroker(path)
+		return nil // what has gone is no broker
 	})
 	if err != nil {
 		t.Fatal("stopping the broker:", err)
@@ -184,9 +176,9 @@ func stopBrokers(t testscript.T, dir string) {
 }
 
 func stopBroker(socket string) error {
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		return nil // nobody listens
+	conn, nobody := net.Dial("unix", socket)
+	if nobody != nil {
+		return nil
 	}
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
@@ -254,27 +246,44 @@ func ancestors(t *testing.T, pid int) []int {
 	return all
 }
 
-// secrets are searched for in all that was said and all that lies in the
-// realm's directory. Session ids may stand in the broker's state.
-func (r *realm) absent(tokens, sessions []canary.Value, printed map[string]string) {
+// looksForIDs searches for what has the shape of a session id or token, whoever
+// made it: in all that was said on standard error, and in the files beside the
+// socket and in the state directory. Of the latter, the state itself must hold
+// the ids of sessions.
+func (r *realm) looksForIDs() {
 	r.t.Helper()
 	r.mu.Lock()
-	outputs := map[string][]byte{"standard errors": bytes.Clone(r.outputs.Bytes())}
-	r.mu.Unlock()
-	for name, text := range printed {
-		outputs[name] = []byte(text)
+	if at := idIn(r.outputs.Bytes()); at >= 0 {
+		r.t.Errorf("a session id or token was said on standard error, at byte %d", at)
 	}
-	canary.Absent(r.t, append(tokens, sessions...), canary.Places{
-		Outputs: outputs, Dirs: []string{r.dir}, Cmdlines: true, Allow: []string{filepath.Join(r.state, "broker-state.json")},
-	})
-	canary.Absent(r.t, tokens, canary.Places{Dirs: []string{r.state}})
+	r.mu.Unlock()
+	for _, dir := range []string{filepath.Dir(r.socket), r.state} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() && path != filepath.Join(r.state, "broker-state.json") {
+				b, _ := os.ReadFile(path)
+				if at := idIn(b); at >= 0 {
+					r.t.Errorf("a session id or token is in %s, at byte %d", path, at)
+				}
+			}
+			return nil
+		})
+		must(r.t, err)
+	}
 }
 
-func exitOf(err error) syscall.WaitStatus {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		status, _ := exit.Sys().(syscall.WaitStatus)
-		return status
+// idIn returns where 43 characters of base64url stand by themselves, the last
+// of which is as in the encoding of 256 bits; or -1.
+func idIn(b []byte) int {
+	run := 0
+	for i := 0; i <= len(b); i++ {
+		if i < len(b) && (b[i] == '-' || b[i] == '_' || b[i] >= '0' && b[i] <= '9' || b[i] >= 'A' && b[i] <= 'Z' || b[i] >= 'a' && b[i] <= 'z') {
+			run++
+			continue
+		}
+		if run == 43 && strings.IndexByte("AEIMQUYcgkosw048", b[i-1]) >= 0 {
+			return i - run
+		}
+		run = 0
 	}
-	return 0
+	return -1
 }

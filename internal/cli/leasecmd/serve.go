@@ -74,10 +74,26 @@ func (a *App) serve(ctx context.Context, cfg broker.Config) error {
 		return err
 	}
 	a.announce(ready, cfg.Socket)
-	stopping := context.AfterFunc(ctx, func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyStopping) })
-	defer stopping()
+	defer tellStopping(ctx)()
 	go watchdog(ctx)
 	return server.Serve(ctx)
+}
+
+// tellStopping tells the service manager when ctx ends, or at the latest when
+// the function that it returns is called.
+func tellStopping(ctx context.Context) func() {
+	told := make(chan struct{})
+	tell := func() {
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+		close(told)
+	}
+	stop := context.AfterFunc(ctx, tell)
+	return func() {
+		if stop() {
+			tell()
+		}
+		<-told
+	}
 }
 
 // warnings returns where a broker may leave what it has to say without ever

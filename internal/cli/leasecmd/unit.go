@@ -50,13 +50,17 @@ func (a *App) units() ([]unit, error) {
 			return nil, streams.Usage("a unit cannot hold the path %q", path)
 		}
 	}
+	if strings.ContainsAny(program, `'"\`) {
+		return nil, streams.Usage("systemd runs no command whose path has a quote or a backslash, as %s has", program)
+	}
 	return []unit{
 		{Name: socketUnitName, Text: strings.NewReplacer("@SOCKET@", strings.ReplaceAll(socket, "%", "%%")).Replace(socketUnit)},
 		{Name: serviceUnitName, Text: strings.NewReplacer("@PROGRAM@", word(program), "@SOCKET@", argument(socket), "@STATE@", argument(state)).Replace(serviceUnit)},
 	}, nil
 }
 
-// word writes a path as one word of a command line in a unit.
+// word writes a path as one word of a command line in a unit, see
+// systemd.syntax(7).
 func word(path string) string {
 	return `"` + strings.NewReplacer("%", "%%", `\`, `\\`, `"`, `\"`).Replace(path) + `"`
 }
