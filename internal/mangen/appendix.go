@@ -12,9 +12,15 @@ var exitStatus = []entry{
 	{"3", "Nothing is stored for the target."},
 	{"4", "What is stored cannot give a token any more: sign in again."},
 	{"5", "The authorization server gave no usable answer, or no token is valid for as long as was asked. Nothing is lost: try again later."},
-	{"6", "The store is damaged, unsafe or not writable. A token that was printed is valid all the same."},
-	{"7", "The lock was not obtained."},
+	{"6", "The store is damaged, unsafe or not writable. A token that was printed is valid all the same. " +
+		"Of spendonce lease serve: its state, or a directory, cannot be trusted."},
+	{"7", "The lock was not obtained. Of spendonce lease serve: another broker runs."},
 	{"8", "The service refuses what its own authorization server issues."},
+	{"9", "The lease broker refused. Its code, such as TOKEN_REPLAY, ends the message on standard error."},
+	{"10", "The lease broker could not be reached, or gave no answer: a token that was to be consumed must be taken as spent."},
+	{"125", "Of spendonce lease run: it failed itself, and the command was not run. Every other status of it is that of the command, but for the next two."},
+	{"126", "Of spendonce lease run: the command cannot be run."},
+	{"127", "Of spendonce lease run: there is no such command."},
 	{"128+N", "Ended by signal N."},
 }
 
@@ -22,12 +28,21 @@ var exitStatus = []entry{
 var environment = []entry{
 	{"SPENDONCE_TOKEN_TARGET", "The access token of TARGET, in capitals and with every character but letters and digits " +
 		"replaced by an underscore. It wins over what is stored; empty or malformed, it is an error."},
+	{"SPENDONCE_SOCKET", "The lease broker's socket, an absolute path. The option --socket wins over it. " +
+		"This and the next two are set by spendonce lease run for the command that it runs."},
+	{"SPENDONCE_SESSION_ID", "The session that spendonce lease auth, mint and consume ask for. " +
+		"It is of use only to processes that descend from the session's anchor."},
+	{"SPENDONCE_GENERATION", "The generation of that session, as it was when the command was run."},
+	{"SPENDONCE_GENERATION_FILE", "A file with the generation as it is now, which wins over SPENDONCE_GENERATION. Set by spendonce lease run --stay."},
 	{"SPENDONCE_STATE_DIR", "The state directory, in place of the one in XDG_STATE_HOME. The option --state-dir wins over it."},
 	{"XDG_STATE_HOME", "Where the state directory stands, if the path is absolute."},
+	{"XDG_RUNTIME_DIR", "Where the lease broker's socket stands, if the path is absolute; else /run/user/UID if that is there, else the state directory."},
 	{"XDG_CONFIG_HOME", "Where the configuration stands, if the path is absolute."},
 	{"HOME", "Stands for both where those are not set."},
 	{"BROWSER", "The programs that may show an address at sign-in, separated by colons; the first that works is used. " +
 		"In one with %s the address takes that place."},
+	{"LISTEN_FDS, LISTEN_PID", "Set by a service manager that hands spendonce lease serve its socket, see sd_listen_fds(3)."},
+	{"NOTIFY_SOCKET, WATCHDOG_USEC", "Set by a service manager that is to be told how spendonce lease serve fares, see sd_notify(3)."},
 	{"PATH", "spendonce doctor says which other programs of this name are on it."},
 	{"TERM", "If it is dumb, no progress is shown."},
 	{"GODEBUG", "Settings that would print what is sent to a server are taken out at the start."},
@@ -38,6 +53,9 @@ var files = []entry{
 	{"~/.local/state/spendonce/remote-credentials.json", "The store: the tokens of all targets. Other programs may share it."},
 	{"~/.local/state/spendonce/sessions/", "What each session was made with, and how its last refresh ended: no token, but the client's secret if it has one."},
 	{"~/.local/state/spendonce/locks/", "The locks of targets that are being refreshed."},
+	{"~/.local/state/spendonce/broker-state.json", "What the lease broker keeps: its sessions, and hashes of the tokens that wait."},
+	{"~/.local/state/spendonce/broker-audit.log", "Every decision of the lease broker, with its reason and no id or token."},
+	{"$XDG_RUNTIME_DIR/spendonce/", "The lease broker's sockets, and the generation files of spendonce lease run --stay."},
 }
 
 func appendix(p *page) {

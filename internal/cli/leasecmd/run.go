@@ -25,7 +25,7 @@ import (
 func (a *App) runCommand() *cobra.Command {
 	r := runner{app: a}
 	cmd := &cobra.Command{
-		Use:   "run [flags] -- COMMAND [ARG]...",
+		Use:   "run [--stay] [--subreaper] [--no-start] [--generation N] -- COMMAND [ARG]...",
 		Short: "Run a command as the anchor of a session",
 		Long: `Become the anchor of a new session and run COMMAND in place of this process: its pid
 stays, so COMMAND is the anchor, and it and all that it starts are members. The
@@ -41,7 +41,7 @@ to wait for children it did not start; shells and init programs do.
 With --stay this process remains, as the anchor and the parent of COMMAND. It passes
 SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR2, SIGALRM and SIGCONT on, but for an
 interrupt from the terminal, which COMMAND gets anyway. SIGUSR1 raises the generation
-by one, which revokes every token of before: 'kill -USR1 $PPID' says COMMAND.
+by one, which revokes every token of before: COMMAND says 'kill -USR1 $PPID'.
 SPENDONCE_GENERATION_FILE then names a file that always holds the current generation
 and wins over SPENDONCE_GENERATION.
 
@@ -52,6 +52,7 @@ The exit status is that of COMMAND, or 128+N if signal N ended it; 125 if this p
 fails, 126 if COMMAND cannot be run, 127 if there is no such command.`,
 		Example: `  spendonce lease run -- sh
   spendonce lease run --stay --generation 3 -- sh -c 'kill -USR1 $PPID; sleep 1; cat "$SPENDONCE_GENERATION_FILE"'`,
+		DisableFlagsInUseLine: true, // they stand before the command
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return failed(errors.New("there is no command to run: 'spendonce lease run -- COMMAND'"))
