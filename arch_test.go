@@ -175,8 +175,7 @@ var (
 
 	// unsafes are the files that go around the type system.
 	unsafes = map[string]string{
-		"peercred/clone_crash_test.go":  "clone3(2) with a chosen pid takes pointers, and its child must not touch the runtime",
-		"internal/proctest/clone.go":    "hands addresses to a system call for a process that has no runtime yet",
+		"internal/proctest/clone.go":    "clone3(2) with a chosen pid takes pointers, and its child must not touch the runtime",
 		"internal/durable/sys_linux.go": "asks for a file's stat without the scheduler's share, which is a third of it",
 	}
 

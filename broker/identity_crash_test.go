@@ -105,13 +105,13 @@ func TestAnAnchorIsNotTakenForItsSuccessorWithinAClockTick(t *testing.T) {
 	}
 	const tries = 200
 	for range tries {
-		pid, err := proctest.Caller(0, at.socket, registration)
+		pid, err := proctest.Stayer(0, at.socket, registration)
 		if err != nil {
 			t.Fatal(err)
 		}
 		first, started := registered(pid, "")
 		kill(t, pid)
-		if _, err := proctest.Caller(pid, at.socket, registration); err != nil {
+		if _, err := proctest.Stayer(pid, at.socket, registration); err != nil {
 			continue // somebody else was given the pid
 		}
 		second, again := registered(pid, first)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/spendonce/spendonce/internal/proctest"
 	"github.com/spendonce/spendonce/peercred"
 )
 
@@ -33,7 +34,7 @@ func endOf(t testing.TB, pid int) {
 func tick(t testing.TB, pr *peercred.Prover, old peercred.Process) {
 	t.Helper()
 	for {
-		pid, err := cloneIdle(0)
+		pid, err := proctest.Idle(0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +161,7 @@ func TestAPeerIsNotTakenForItsSuccessorWithinAClockTick(t *testing.T) {
 			t.Fatal(err)
 		}
 		a = anchored(t, pr, c)
-	}, cloneIdle, func() (int, error) { return cloneCaller(0, l.Addr()) })
+	}, proctest.Idle, func() (int, error) { return proctest.Caller(0, l.Addr(), aLine) })
 	wantError(t, c.Verify(), peercred.ErrExited)
 	_, err := pr.Identify(c)
 	wantError(t, err, peercred.ErrExited)
@@ -182,12 +183,12 @@ func TestAnAnchorIsNotTakenForItsSuccessorWithinAClockTick(t *testing.T) {
 		}
 		t.Cleanup(func() { a.Close() })
 	}, func(pid int) (int, error) {
-		pid, err := cloneCaller(pid, l.Addr())
+		pid, err := proctest.Caller(pid, l.Addr(), aLine)
 		if err == nil {
 			c = accept(t, l)
 		}
 		return pid, err
-	}, func() (int, error) { return cloneIdle(0) })
+	}, func() (int, error) { return proctest.Idle(0) })
 
 	p, err := pr.Identify(c)
 	if err != nil || p != a.Process() {
