@@ -157,9 +157,14 @@ func storm(args []string) error {
 	}
 	errs := make(chan error)
 	for n := range 4 {
-		go func() { errs <- (&customer{l: l, n: n, out: os.Stdout}).work(func() bool { return false }) }()
+		go func() { errs <- (&customer{l: l, n: n, out: os.Stdout}).work(longPast(l)) }()
 	}
-	return <-errs // until one finds something wrong
+	return <-errs // if one finds something wrong, or the end does not come
+}
+
+// longPast tells that the end should have come.
+func longPast(l *ledger.Ledger) func() bool {
+	return func() bool { return l.Stats().Commits > 2000 }
 }
 
 // work goes on and on.
