@@ -168,6 +168,35 @@ func TestInADirectoryThatCannotBeWrittenToNothingIsGrantedAndNothingIsLost(t *te
 	want(t, "the token again", anchor.consume(s, token), "TOKEN_REPLAY")
 }
 
+// A dead anchor's session must be dropped, and cannot be.
+func TestABrokerThatCannotCommitWhatItDropsDoesNotStart(t *testing.T) {
+	needRoot(t)
+	at, c := newSite(t), newCast(t)
+	b := at.run(at.asAnother)
+	as := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: another, Gid: another}}
+	gone, kept := c.actorWith(as), c.actorWith(as)
+	gone.register(at.socket, 0)
+	s := kept.register(at.socket, 0)
+	b.end()
+	gone.end()
+	before := at.stateFile()
+	if err := os.Chmod(at.state, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	code, text := at.start(at.asAnother).fails()
+	if code != 6 || !strings.Contains(text, "cannot be written") {
+		t.Errorf("it ends with %d: %s", code, text)
+	}
+	if _, err := os.Lstat(at.socket); err == nil || at.stateFile() != before {
+		t.Error("there is a socket, or the state has changed")
+	}
+	if err := os.Chmod(at.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	at.run(at.asAnother)
+	want(t, "the living one", kept.authenticate(s), ok)
+}
+
 // That the bound mode is there from the socket's first moment shows in that
 // nobody sets it afterwards.
 func TestTheSocketsArePrivateFromTheirFirstMomentWhateverTheUmask(t *testing.T) {
