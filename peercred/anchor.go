@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spendonce/spendonce/internal/procfs"
 )
 
 // Process is one process of this boot.
@@ -26,7 +28,6 @@ type Anchor struct {
 	process Process
 	file    *os.File
 	raw     syscall.RawConn
-	inode   FileID
 }
 
 // Anchor makes the peer, identified as p, an anchor. It has the pidfd that was
@@ -48,9 +49,9 @@ func (c *Conn) Anchor(p Process) (*Anchor, error) {
 
 // OpenAnchor makes an anchor of a process that is known from earlier, as after
 // a restart. The error is [ErrNoProcess] if it has exited, also if its pid is
-// another process's now. A process that died within the clock tick of its
-// start, and whose pid was given to another in the same tick, cannot be told
-// from that one.
+// another process's now, and [ErrUnreadable] if one lives that /proc does not
+// show. A process that died within the clock tick of its start, and whose pid
+// was given to another in the same tick, cannot be told from that one.
 func (pr *Prover) OpenAnchor(p Process) (*Anchor, error) {
 	if p.PID <= 0 {
 		return nil, ErrNoProcess
@@ -63,13 +64,19 @@ func (pr *Prover) OpenAnchor(p Process) (*Anchor, error) {
 		return nil, fmt.Errorf("opening a pidfd of process %d: %w", p.PID, err)
 	}
 	// The pidfd was there first: if it says afterwards that its process lives,
-	// that one had the pid all the time.
+	// that one had the pid all the time, and /proc had to know it.
 	st, err := pr.fs.Stat(p.PID)
-	gone := false
-	if err == nil {
-		gone, err = hasExited(fd)
-	}
-	if err == nil && (gone || st.StartTime != p.StartTime) {
+	gone, pollErr := hasExited(fd)
+	switch {
+	case pollErr != nil:
+		err = fmt.Errorf("asking for process %d: %w", p.PID, pollErr)
+	case gone:
+		err = ErrNoProcess
+	case errors.Is(err, procfs.ErrNoProcess):
+		err = fmt.Errorf("%w: process %d lives and is hidden", ErrUnreadable, p.PID)
+	case err != nil:
+		err = fmt.Errorf("%w: %w", ErrUnreadable, err)
+	case st.StartTime != p.StartTime:
 		err = ErrNoProcess
 	}
 	if err != nil {
@@ -81,12 +88,8 @@ func (pr *Prover) OpenAnchor(p Process) (*Anchor, error) {
 
 // newAnchor owns fd.
 func newAnchor(p Process, fd int) (*Anchor, error) {
-	inode, err := inodeOf(fd)
-	if err == nil {
-		// So that os.NewFile leaves the waiting to the runtime's poller.
-		err = unix.SetNonblock(fd, true)
-	}
-	if err != nil {
+	// So that os.NewFile leaves the waiting to the runtime's poller.
+	if err := unix.SetNonblock(fd, true); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("keeping the pidfd of process %d: %w", p.PID, err)
 	}
@@ -96,7 +99,7 @@ func newAnchor(p Process, fd int) (*Anchor, error) {
 		file.Close()
 		return nil, err
 	}
-	return &Anchor{p, file, raw, inode}, nil
+	return &Anchor{p, file, raw}, nil
 }
 
 // Process is who it is.
@@ -127,27 +130,5 @@ func (a *Anchor) Wait() error {
 	return inner
 }
 
-// Is reports whether the peer of c is this very process. Where the kernel
-// numbers processes by the inodes of their pidfds (6.9 and newer), no other one
-// is taken for it, not even one with the same pid and start time; elsewhere
-// the anchor must live for the answer to be certain.
-func (a *Anchor) Is(c *Conn) bool {
-	if c.verdict() != nil || c.peer.PID != a.process.PID || c.entry.Open() && c.stat.StartTime != a.process.StartTime {
-		return false
-	}
-	inode, err := inodeOf(c.pidfd)
-	return err == nil && inode == a.inode
-}
-
 // Close gives the pidfd back and ends Wait.
 func (a *Anchor) Close() error { return a.file.Close() }
-
-// inodeOf names the process of a pidfd. Before 6.9 all pidfds share one inode,
-// which names nothing and equals itself.
-func inodeOf(pidfd int) (FileID, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(pidfd, &st); err != nil {
-		return FileID{}, err
-	}
-	return FileID{uint64(st.Dev), st.Ino}, nil //nolint:unconvert // not the same type everywhere
-}

@@ -125,7 +125,7 @@ func BenchmarkCall(b *testing.B) {
 			}
 			go func() {
 				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(time.Second))
+				_ = c.SetReadDeadline(time.Now().Add(time.Second))
 				request, err := io.ReadAll(c)
 				if err == nil {
 					err = c.Verify()

@@ -120,17 +120,11 @@ func (c *Conn) Read(p []byte) (int, error) {
 // Write writes as [net.Conn] does.
 func (c *Conn) Write(p []byte) (int, error) { return c.socket.Write(p) }
 
-// SetDeadline bounds both directions.
-func (c *Conn) SetDeadline(t time.Time) error { return c.socket.SetDeadline(t) }
-
 // SetReadDeadline bounds Read.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadline(t) }
 
 // SetWriteDeadline bounds Write.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.socket.SetWriteDeadline(t) }
-
-// CloseWrite sends the end of what we say.
-func (c *Conn) CloseWrite() error { return c.socket.CloseWrite() }
 
 // Close ends the connection and forgets the peer. It may be called twice.
 func (c *Conn) Close() error {

@@ -14,7 +14,11 @@
 // try to look like one another: who can trace the anchor, or write what it
 // loads, is the anchor.
 //
-// No lookup that fails has a default, and none falls back to another one.
+// A lookup that fails refuses, and is not made up for by a weaker one. Two
+// things depend on the kernel. One without sysctls does not tell which uid
+// stands for users unknown here: there it is 65534, which nothing can change.
+// And one before Linux 6.5 does not give the pidfd of who connected: there it
+// is opened by pid, which proves less (see oldKernel).
 //
 // The rules are the peer.* and descent.* ones of docs/protocol.md: Accept keeps
 // peer.connect and peer.user, Read and Verify peer.writer and peer.control,

@@ -217,8 +217,11 @@ func TestHidepidHidesOnlyWhoIsNotDumpable(t *testing.T) {
 	m.tell("dial %s", g.path)
 	m.tell("half-close")
 	g.says(fmt.Sprintf("served %d", m.pid))
+	g.says(fmt.Sprintf("anchor %d: <nil>", m.pid))
 	m.tell("hide")
 	m.tell("dial %s", g.path)
 	m.tell("half-close")
 	g.says(fmt.Sprintf("unidentified %d: process %d is gone or hidden: %v", m.pid, m.pid, peercred.ErrUnreadable))
+	// Nor is it said to have exited.
+	g.says(fmt.Sprintf("anchor %d: %v: process %d lives and is hidden, exited false", m.pid, peercred.ErrUnreadable, m.pid))
 }

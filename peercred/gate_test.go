@@ -43,7 +43,7 @@ func accept(t testing.TB, l *peercred.Listener) *peercred.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -111,21 +111,29 @@ func gate() error {
 		return err
 	}
 	fmt.Println("listening")
+	served := map[int]peercred.Process{}
 	for {
 		c, err := l.Accept()
 		if err != nil {
 			return err
 		}
-		fmt.Println(judgement(pr, c))
+		fmt.Println(judgement(pr, c, served))
+		if p, ok := served[c.Peer().PID]; ok { // as it would be after a restart
+			a, err := pr.OpenAnchor(p)
+			if err == nil {
+				a.Close()
+			}
+			fmt.Printf("anchor %d: %v, exited %t\n", p.PID, err, errors.Is(err, peercred.ErrNoProcess))
+		}
 		c.Close()
 	}
 }
 
-func judgement(pr *peercred.Prover, c *peercred.Conn) string {
+func judgement(pr *peercred.Prover, c *peercred.Conn, served map[int]peercred.Process) string {
 	if err := c.Refusal(); err != nil {
 		return fmt.Sprintf("refused %d: %v", c.Peer().PID, err)
 	}
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err.Error()
 	}
 	if _, err := io.Copy(io.Discard, c); err != nil {
@@ -134,8 +142,10 @@ func judgement(pr *peercred.Prover, c *peercred.Conn) string {
 	if err := c.Verify(); err != nil {
 		return fmt.Sprintf("unverified %d: %v", c.Peer().PID, err)
 	}
-	if _, err := pr.Identify(c); err != nil {
+	p, err := pr.Identify(c)
+	if err != nil {
 		return fmt.Sprintf("unidentified %d: %v", c.Peer().PID, err)
 	}
+	served[p.PID] = p
 	return fmt.Sprintf("served %d", c.Peer().PID)
 }

@@ -263,5 +263,5 @@ func (k *kinsman) obey(order, arg string) (answer string, err error) {
 	case "adopt":
 		return "ok", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	}
-	return k.more(order, arg)
+	return k.clone(order, arg)
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -25,21 +24,11 @@ var (
 	ErrNotOurSocket = errors.New("unfit inherited socket")
 )
 
-const (
-	maxPath = len(unix.RawSockaddrUnix{}.Path) - 1
-
-	// defaultOverflowUID stands for users without a uid in our namespace where
-	// /proc does not say otherwise.
-	defaultOverflowUID = 65534
-)
-
-// FileID names a file for as long as it exists.
-type FileID struct{ Dev, Ino uint64 }
+const maxPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // Listener accepts peers. Its methods are safe for concurrent use.
 type Listener struct {
 	socket *net.UnixListener
-	file   FileID
 	mode   uint32
 	rules  rules
 	old    *oldKernel // nil where the kernel has SO_PEERPIDFD
@@ -49,7 +38,8 @@ type Listener struct {
 // ever unlinked here, neither now nor by Close. The socket has mode 0600 and
 // tells who writes to it from its first moment, whatever the umask, because
 // both are set before it is bound. The name is always one of the file system,
-// never an abstract one. The error is [ErrPathTooLong], or one of the system's.
+// never an abstract one. The error is [ErrPathTooLong], one of [procfs.Open],
+// or one of the system's.
 func Listen(path string) (*Listener, error) {
 	switch {
 	case len(path) > maxPath:
@@ -158,21 +148,23 @@ func newListener(socket *net.UnixListener, path string) (*Listener, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return nil, fmt.Errorf("listening at %s: another file took its place", path)
 	}
-	overflow, err := overflowUID()
+	proc, err := procfs.Open()
 	if err != nil {
+		return nil, err
+	}
+	overflow, err := proc.OverflowUID()
+	if err != nil {
+		proc.Close()
 		return nil, err
 	}
 	l := &Listener{
 		socket: socket,
-		file:   FileID{uint64(st.Dev), st.Ino}, //nolint:unconvert // not the same type everywhere
 		mode:   st.Mode & 0o7777,
 		rules:  rules{uid: uint32(os.Geteuid()), overflow: overflow},
 	}
-	if !hasPeerPidfd(socket) {
-		proc, err := procfs.Open()
-		if err != nil {
-			return nil, err
-		}
+	if hasPeerPidfd(socket) {
+		proc.Close()
+	} else {
 		l.old = &oldKernel{proc: proc}
 	}
 	return l, nil
@@ -195,21 +187,6 @@ func hasPeerPidfd(socket *net.UnixListener) bool {
 	return !errors.Is(err, unix.ENOPROTOOPT)
 }
 
-func overflowUID() (uint32, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/overflowuid")
-	if errors.Is(err, os.ErrNotExist) {
-		return defaultOverflowUID, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	uid, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
-	if err != nil {
-		return 0, fmt.Errorf("reading the overflow uid: %w", err)
-	}
-	return uint32(uid), nil
-}
-
 // Accept returns the next connection. An error speaks of the listener alone:
 // [net.ErrClosed] after Close, and else one of the system's, such as EMFILE. A
 // peer that must be refused is a [Conn] too, so that it can be told.
@@ -227,10 +204,6 @@ func (l *Listener) Close() error { return l.socket.Close() }
 
 // Addr returns the path that was bound.
 func (l *Listener) Addr() string { return l.socket.Addr().String() }
-
-// File names the socket's file, as it stood at the path when the listening
-// began.
-func (l *Listener) File() FileID { return l.file }
 
 // onFD runs do on the descriptor of c, which stays open meanwhile.
 func onFD(c syscall.RawConn, do func(fd int) error) error {

@@ -72,16 +72,23 @@ func pidfdOf(socket int) (int, error) {
 	return -1, fmt.Errorf("%w: %w", ErrNoPidfd, err)
 }
 
-// oldKernel is one without SO_PEERPIDFD.
+// oldKernel is one without SO_PEERPIDFD, before Linux 6.5. There a pidfd can
+// only be opened by the pid that connected, when the connection is accepted.
+//
+// What that leaves open: a peer that exited before it was accepted, whose pid
+// went to another process meanwhile, and whose end of the connection a third
+// one keeps open, is not noticed. The new holder of the pid is then taken for
+// the peer, and if it is a member of a session, so is whatever the peer sent.
+// What the third one sends is refused all the same.
 type oldKernel struct {
 	proc  *procfs.FS
 	pause func() // for tests
 }
 
-// pidfdOf does what can be done there: the process
-// that has the peer's pid now must be the same before and after its pidfd was
-// opened. A peer that died earlier than that, and whose pid was given away, is
-// noticed if it had the only descriptor of its end.
+// pidfdOf does what can be done there: the process that has the peer's pid now
+// must be the same before and after its pidfd was opened. A peer that died
+// earlier than that, and whose pid was given away, is noticed if it had the
+// only descriptor of its end.
 func (k *oldKernel) pidfdOf(socket, pid int) (pidfd int, err error) {
 	before, err := k.proc.Stat(pid)
 	if err != nil {

@@ -34,10 +34,6 @@ func OpenProver() (*Prover, error) {
 // Close closes /proc.
 func (pr *Prover) Close() { pr.fs.Close() }
 
-// BootID names the running kernel's boot: a [Process] of another one means
-// nothing.
-func (pr *Prover) BootID() (string, error) { return pr.fs.BootID() }
-
 // Identify says who the peer is: its pid, and the start time that /proc gives
 // for it while its pidfd says that it lives. It includes all that
 // [Conn.Verify] asks, and has its errors; further [ErrUnreadable].

@@ -85,9 +85,7 @@ func TestAPeerThatSpeaksForItselfIsVerified(t *testing.T) {
 	if _, err := c.Write([]byte("bye")); err != nil {
 		t.Error(err)
 	}
-	if err := c.CloseWrite(); err != nil {
-		t.Error(err)
-	}
+	c.Close()
 	if got := m.tell("receive"); got != `"bye"` {
 		t.Error(got)
 	}
@@ -150,9 +148,6 @@ func TestAForeignByteAfterTheIdentificationIsRefused(t *testing.T) {
 	readAll(t, c, "x")
 	_, err := pr.Descends(c, a)
 	wantError(t, err, peercred.ErrOtherSender)
-	if a.Is(c) {
-		t.Error("it is the anchor all the same")
-	}
 }
 
 func TestTheFirstViolationIsReported(t *testing.T) {
@@ -288,9 +283,6 @@ func TestAClosedConnProvesNothing(t *testing.T) {
 	wantError(t, err, net.ErrClosed)
 	_, err = c.Anchor(p)
 	wantError(t, err, net.ErrClosed)
-	if a.Is(c) {
-		t.Error("it is the anchor all the same")
-	}
 	a.Close()
 	if after := openDescriptors(t); after != before {
 		t.Errorf("%d descriptors before, %d after", before, after)

@@ -100,6 +100,25 @@ func (fs *FS) BootID() (string, error) {
 	return id, nil
 }
 
+// OverflowUID is the uid that stands for users who have none in our user
+// namespace. A kernel that was built without sysctls tells of none; there it is
+// the one that no kernel starts without.
+func (fs *FS) OverflowUID() (uint32, error) {
+	const unchanged = 65534
+	b, err := fs.read("sys/kernel/overflowuid", 64)
+	if errors.Is(err, unix.ENOENT) {
+		return unchanged, nil
+	}
+	var uid uint64
+	if err == nil {
+		uid, err = strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 32)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the overflow uid: %w", err)
+	}
+	return uint32(uid), nil
+}
+
 // read returns the whole of a small file.
 func (fs *FS) read(name string, atMost int) ([]byte, error) {
 	fd, err := unix.Openat(fs.fd, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -227,3 +227,14 @@ func TestBootIDIsThatOfTheKernel(t *testing.T) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 }
+
+func TestTheOverflowUIDIsTheKernels(t *testing.T) {
+	b, err := os.ReadFile("/proc/sys/kernel/overflowuid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, err := openProc(t).OverflowUID()
+	if err != nil || fmt.Sprint(uid) != strings.TrimSpace(string(b)) {
+		t.Errorf("%d, %v; want %s", uid, err, b)
+	}
+}

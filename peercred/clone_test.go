@@ -1,4 +1,4 @@
-//go:build crash && linux
+//go:build linux
 
 package peercred_test
 
@@ -19,8 +19,9 @@ func cloneMember(pid int, line string) (int, error) {
 	return proctest.Self(pid, []string{"kin"}, append(environment("kin"), lineVariable+"="+line))
 }
 
-// more are the orders that only tests for root give.
-func (*kinsman) more(order, arg string) (string, error) {
+// clone obeys the orders that end in a process with a pid of the test's
+// choice, which takes root.
+func (*kinsman) clone(order, arg string) (string, error) {
 	first, path, _ := strings.Cut(arg, " ")
 	pid, err := strconv.Atoi(first)
 	if err != nil {
