@@ -16,7 +16,7 @@ type anchors struct {
 
 	mu     sync.Mutex
 	kept   map[ledger.Anchor]*keptAnchor
-	exited func(ledger.Anchor) // nil until start
+	exited func(ledger.Anchor, *peercred.Anchor) // nil until start
 }
 
 type keptAnchor struct {
@@ -28,7 +28,7 @@ func newAnchors() *anchors { return &anchors{kept: map[ledger.Anchor]*keptAnchor
 
 // start has exited called from now on, in a goroutine of its own, once for
 // each anchor that exits while it is kept; also for those that did so before.
-func (s *anchors) start(exited func(ledger.Anchor)) {
+func (s *anchors) start(exited func(ledger.Anchor, *peercred.Anchor)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.exited = exited
@@ -41,7 +41,7 @@ func (s *anchors) follow(key ledger.Anchor, a *peercred.Anchor) {
 	exited := s.exited
 	s.watch.Go(func() {
 		if a.Wait() == nil { // else it was closed
-			exited(key)
+			exited(key, a)
 		}
 	})
 }
@@ -68,26 +68,33 @@ func (s *anchors) alive(key ledger.Anchor) bool {
 	return a != nil && !a.Exited()
 }
 
-// keep takes an anchor in, for as long as it runs, and reports false if one
-// with the same pid and start is kept already: then a is closed. Who keeps an
-// anchor for a registration says done afterwards.
-func (s *anchors) keep(a *peercred.Anchor, registering bool) {
+// keep takes an anchor in, for as long as it runs. Where one with the same pid
+// and start is kept that runs, it is this very process, and a is closed. One
+// that has exited is in the way until its end was dealt with: then keep closes
+// a and reports false. Who keeps an anchor for a registration says done
+// afterwards.
+func (s *anchors) keep(a *peercred.Anchor, registering bool) bool {
 	key := keyOf(a.Process())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.kept[key]
-	if k == nil {
+	switch {
+	case k == nil:
 		k = &keptAnchor{Anchor: a}
 		s.kept[key] = k
 		if s.exited != nil {
 			s.follow(key, a)
 		}
-	} else {
+	case k.Exited():
+		_ = a.Close()
+		return false
+	default:
 		_ = a.Close()
 	}
 	if registering {
 		k.users++
 	}
+	return true
 }
 
 // done ends a registration's hold; wanted says whether a session hangs on the
@@ -102,12 +109,12 @@ func (s *anchors) done(key ledger.Anchor, wanted func() bool) {
 	}
 }
 
-// forget lets an anchor go whose sessions are gone, unless it is being
+// forget lets an anchor go whose session is gone, unless it is being
 // registered.
-func (s *anchors) forget(key ledger.Anchor) {
+func (s *anchors) forget(key ledger.Anchor, gone *peercred.Anchor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := s.kept[key]; k != nil && k.users == 0 {
+	if k := s.kept[key]; k != nil && k.Anchor == gone && k.users == 0 {
 		s.drop(key)
 	}
 }

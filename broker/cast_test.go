@@ -285,8 +285,8 @@ func (r *role) obey(o order) (reply, error) {
 	if by := byHand[o.Do]; by != nil {
 		return by(r, o)
 	}
-	if more := moreOrders[o.Do]; more != nil {
-		return more(o)
+	if root := rootOrders[o.Do]; root != nil {
+		return root(o)
 	}
 	return no, errors.New("no such order")
 }

@@ -21,20 +21,6 @@ func needRoot(t testing.TB) {
 	}
 }
 
-// moreOrders are those that only root can give.
-var moreOrders = map[string]func(order) (reply, error){
-	"clone": func(o order) (reply, error) {
-		pid, err := proctest.Self(o.PID, []string{"actor"}, actorEnvironment(os.Getenv(lineVariable)))
-		return reply{PID: pid}, err
-	},
-	"become": func(o order) (reply, error) { // another user
-		if err := unix.Setresgid(o.N, o.N, o.N); err != nil {
-			return reply{}, err
-		}
-		return reply{}, unix.Setresuid(o.N, o.N, o.N)
-	},
-}
-
 // clone makes a child of a with the pid of a process that has ended.
 func (a *actor) clone(pid int) *actor {
 	a.t.Helper()

@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spendonce/spendonce/internal/ledger"
@@ -31,10 +30,11 @@ const (
 
 const controlSuffix = "control.sock"
 
-// controlPath is the path of the control socket beside a socket.
+// controlPath is the path of the control socket beside a socket: another one
+// for each, because who has the socket's lock may take it.
 func controlPath(socket string) string {
 	dir, name := filepath.Split(socket)
-	if name = strings.TrimSuffix(name, ".sock"); name == "broker" {
+	if name == "broker.sock" {
 		return dir + controlSuffix
 	}
 	return dir + name + "." + controlSuffix

@@ -31,7 +31,7 @@ func Open(cfg Config) (_ *Server, err error) {
 	if err := checkSocket(cfg.Socket); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, since: time.Now().UTC().Truncate(time.Second), ending: make(chan struct{})}
+	s := &Server{cfg: cfg, since: time.Now().UTC().Truncate(time.Second), ending: make(chan struct{}), ended: make(chan struct{})}
 	s.history = newHistory()
 	s.anchors = newAnchors()
 	var undo []func()

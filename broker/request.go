@@ -145,7 +145,7 @@ func (s *Server) register(c *peercred.Conn, caller peercred.Process, q wire.Requ
 	if old := s.anchors.find(key); old != nil && old.Exited() {
 		// A process that had this pid in this very clock tick has exited, and
 		// we have not come to its end yet.
-		if err := s.prune(key); err != nil {
+		if err := s.prune(key, old); err != nil {
 			return wire.Answer{}, wire.CodeStateUnavailable, err
 		}
 	}
@@ -153,13 +153,15 @@ func (s *Server) register(c *peercred.Conn, caller peercred.Process, q wire.Requ
 	if err != nil {
 		return wire.Answer{}, codeOfPeer(err), err
 	}
-	s.anchors.keep(anchor, true)
+	if !s.anchors.keep(anchor, true) {
+		return wire.Answer{}, wire.CodeStateUnavailable, errors.New("a process that had this pid and start is being dealt with")
+	}
 	peer := c.Peer()
 	session, err := s.ledger.Register(deadline, key, peer.UID, peer.GID, q.Generation)
 	s.anchors.done(key, func() bool { return s.hasSession(key) })
 	if err == nil {
-		if a := s.anchors.find(key); a == nil || a.Exited() {
-			s.exited(key) // it exited while it was registered
+		if a := s.anchors.find(key); a != nil && a.Exited() {
+			s.exited(key, a) // it exited while it was registered
 		}
 		return wire.Answer{SessionID: session.ID, Generation: session.Generation}, "", nil
 	}

@@ -32,13 +32,16 @@ type Server struct {
 	listener *peercred.Listener
 	control  *peercred.Listener // nil if its path would be too long
 
-	since   time.Time
-	ending  chan struct{} // closed by Close
-	open    sync.WaitGroup
-	pruning sync.WaitGroup
+	since  time.Time
+	ending chan struct{} // closed by Close
+	ended  chan struct{} // closed when Close has given all back
+
+	accepting sync.WaitGroup
+	open      sync.WaitGroup // connections
+	pruning   sync.WaitGroup
 
 	mu     sync.Mutex
-	closed bool
+	closed bool // accepting and pruning are not added to any more
 }
 
 // Serve answers until ctx ends; then it takes no further connection, lets
@@ -47,20 +50,32 @@ type Server struct {
 func (s *Server) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.stopListening)
 	defer stop()
-	var controlling sync.WaitGroup
 	if s.control != nil {
-		controlling.Go(func() {
+		s.while(&s.accepting, func() {
 			door := door{s.control, newGate(controlConnections, controlConnections), s.serveControl, s.refuseControl}
 			if err := s.accept(ctx, door); err != nil {
 				s.cfg.Warn(fmt.Sprintf("'lease status' and 'lease why' are not answered any more: %v", err))
 			}
 		})
 	}
-	err := s.accept(ctx, door{s.listener, newGate(s.cfg.MaxConnections, s.cfg.MaxPerProcess), s.serve, s.refuse})
-	s.stopListening()
-	controlling.Wait()
-	s.open.Wait()
-	return errors.Join(err, s.Close())
+	failed := make(chan error, 1)
+	if s.while(&s.accepting, func() {
+		failed <- s.accept(ctx, door{s.listener, newGate(s.cfg.MaxConnections, s.cfg.MaxPerProcess), s.serve, s.refuse})
+	}) {
+		err := <-failed
+		return errors.Join(err, s.Close())
+	}
+	return s.Close()
+}
+
+// while runs f in a goroutine that Close waits for, unless it waits already.
+func (s *Server) while(group *sync.WaitGroup, f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		group.Go(f)
+	}
+	return !s.closed
 }
 
 func (s *Server) stopListening() {
@@ -158,17 +173,12 @@ func (g *gate) leave(pid int) {
 	}
 }
 
-// exited drops the sessions of an anchor that is gone, in the background and
-// until it works: nobody is waiting, and till then they are unknown anyway.
-func (s *Server) exited(key ledger.Anchor) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	s.pruning.Go(func() {
+// exited drops the session of an anchor that is gone, in the background and
+// until it works: nobody is waiting, and till then it is unknown anyway.
+func (s *Server) exited(key ledger.Anchor, gone *peercred.Anchor) {
+	s.while(&s.pruning, func() {
 		for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
-			err := s.prune(key)
+			err := s.prune(key, gone)
 			if err == nil || errors.Is(err, ledger.ErrClosed) {
 				return
 			}
@@ -181,29 +191,42 @@ func (s *Server) exited(key ledger.Anchor) {
 	})
 }
 
-// prune drops the session of an anchor that has exited.
-func (s *Server) prune(key ledger.Anchor) error {
-	if session, ok := s.ledger.SessionOf(key); ok {
+// prune drops the session of an anchor that has exited. A process that has
+// got its pid within the same tick of the clock, and a session of its own
+// since, is left alone: a session that was found while the map still held the
+// one that is gone cannot be the successor's.
+func (s *Server) prune(key ledger.Anchor, gone *peercred.Anchor) error {
+	session, found := s.ledger.SessionOf(key)
+	if s.anchors.find(key) != gone {
+		return nil
+	}
+	if found {
 		if err := s.ledger.Prune(session.ID); err != nil {
 			return err
 		}
 	}
-	s.anchors.forget(key)
+	s.anchors.forget(key, gone)
 	return nil
 }
 
-// Close gives everything back: the running commit ends first. A socket that
-// this server bound is removed, if it still is the one.
+// Close gives everything back, at any time: no further connection is taken,
+// those that are open end, each within its deadline, and the running commit
+// does. A socket that this server bound is removed, if it still is the one.
+// When it returns nothing of the server runs, also if another call did it.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	already := s.closed
 	s.closed = true
 	s.mu.Unlock()
 	if already {
+		<-s.ended
 		return nil
 	}
+	defer close(s.ended)
 	close(s.ending)
 	s.stopListening()
+	s.accepting.Wait()
+	s.open.Wait()
 	s.pruning.Wait()
 	err := s.ledger.Close()
 	s.anchors.close()

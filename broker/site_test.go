@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -166,6 +167,10 @@ func serve() error {
 		}
 	}
 	unix.Umask(p.Umask)
+	go func() { // under whatever commands: it does not outlive the test
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
 	p.Config.Warn = func(text string) { fmt.Println("warning:", text) }
 	if p.Handed {
 		p.Config.Activated = os.NewFile(3, "socket")
@@ -215,6 +220,9 @@ func (s *site) start(change func(*plan, *exec.Cmd)) *process {
 	b := &process{t: s.t, cmd: cmd}
 	cmd.Env = append(environment("broker"), planVariable+"="+string(text))
 	cmd.Stderr = &b.stderr
+	if _, err := cmd.StdinPipe(); err != nil { // ends with us
+		s.t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		s.t.Fatal(err)

@@ -46,7 +46,8 @@ type Client struct {
 	// [10 s].
 	Timeout time.Duration
 	// Retries is how often a call is made again after a refusal that says
-	// that nothing happened (see [Refusal.Retry]) [3]; negative: never.
+	// that nothing happened (see [Refusal.Retry]) [3]: at most 3 times;
+	// negative: never.
 	Retries int
 
 	judged atomic.Pointer[string] // the socket whose directory was found good
@@ -117,20 +118,24 @@ func (c *Client) call(ctx context.Context, q wire.Request) (wire.Answer, error) 
 		c.judged.Store(&path)
 	}
 	retries := c.Retries
-	if retries == 0 {
+	if retries == 0 || retries > 3 {
 		retries = 3
 	}
 	for try := 0; ; try++ {
 		a, err := exchange(ctx, deadline, path, q)
 		var refusal Refusal
-		if err == nil || try >= retries || !errors.As(err, &refusal) || !refusal.Retry() || !time.Now().Before(deadline) {
+		if err == nil || try >= retries || !errors.As(err, &refusal) || !refusal.Retry() {
 			return a, err
 		}
 		// 10, 20, 40 ms and as much again by chance: a crowd that was turned
 		// away together must not come back together.
 		pause := time.Duration(10<<try) * time.Millisecond
+		pause += rand.N(pause) //nolint:gosec // spreads load, keeps no secret
+		if time.Until(deadline) <= pause {
+			return a, err
+		}
 		select {
-		case <-time.After(pause + rand.N(pause)): //nolint:gosec // spreads load, keeps no secret
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return a, err
 		}
@@ -158,7 +163,8 @@ func ask(ctx context.Context, deadline time.Time, conn *net.UnixConn, q wire.Req
 	// A refusal may come before the request was read: then writing fails, and
 	// the answer is there all the same.
 	_, sendErr := conn.Write(q.Append(make([]byte, 0, 512)))
-	if sendErr == nil {
+	sent := sendErr == nil // what is not whole has no effect
+	if sent {
 		sendErr = conn.CloseWrite()
 	}
 	answer, err := wire.ReadAnswer(conn, q.Action)
@@ -169,7 +175,7 @@ func ask(ctx context.Context, deadline time.Time, conn *net.UnixConn, q wire.Req
 		return answer, nil
 	}
 	err = errors.Join(err, sendErr, ended(ctx, deadline))
-	if q.Action == wire.Authenticate || q.Action == wire.RegisterAnchor { // asking again is harmless
+	if !sent || q.Action == wire.Authenticate || q.Action == wire.RegisterAnchor { // asking again is harmless
 		return wire.Answer{}, fmt.Errorf("no answer from the broker: %w", err)
 	}
 	return wire.Answer{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
@@ -218,9 +224,10 @@ func connect(path string) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// checkPlace judges the socket and the directory it is in. Once it is good, only we can make
-// it worse; and who could redirect us by a directory above it still needs a
-// server that runs as our user, which the kernel tells of every connection.
+// checkPlace judges the socket and the directory it is in. Once they are good,
+// only we can make them worse; and who could redirect us by a directory above
+// still needs a server that runs as our user, which the kernel tells of every
+// connection.
 func checkPlace(socket string) error {
 	path := filepath.Dir(socket)
 	f, err := durable.LookAt(path)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -240,5 +241,20 @@ func TestAClientMayBeUsedByManyGoroutines(t *testing.T) {
 	all.Wait()
 	if n := len(f.asked()); n != 20 {
 		t.Errorf("it was sent %d times", n)
+	}
+}
+
+// A broker that is busy until the time is over had whole requests only.
+func TestNoConnectionIsMadeForWhichThereIsNoTime(t *testing.T) {
+	f := answer(t, refused("BUSY"))
+	c := f.client()
+	c.Timeout = 25 * time.Millisecond // over within the second pause
+	if _, err := c.Consume(t.Context(), aSession, lease.NewSecret(aToken)); err == nil {
+		t.Error("the token is consumed")
+	}
+	for i, frame := range f.asked() {
+		if frame == "" {
+			t.Errorf("connection %d brought nothing", i+1)
+		}
 	}
 }
