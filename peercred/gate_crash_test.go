@@ -50,6 +50,9 @@ func keep(t *testing.T, attr *syscall.SysProcAttr, command ...string) *gatekeepe
 	cmd.Env = environment("gate")
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = attr
+	if _, err := cmd.StdinPipe(); err != nil { // ends with us
+		t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
