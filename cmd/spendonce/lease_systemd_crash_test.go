@@ -33,11 +33,11 @@ unshare -mCpf --kill-child --mount-proc sh -c '
 	for d in /sys/fs/cgroup /sys/fs/cgroup/systemd /sys/fs/cgroup/unified; do
 		[ ! -e $d/$group ] || mount --bind $d/$group $d
 	done
-	cp "$2" /tmp/$group
 	mount -t tmpfs -o mode=755 tmpfs /run
 	mkdir -p /run/systemd/system /run/user/1 /run/home /run/bin
-	mv /tmp/$group /run/bin/spendonce
-	chmod 755 /run/bin/spendonce
+	cp "$1" /run/script
+	cp "$2" /run/bin/spendonce
+	chmod 755 /run/script /run/bin/spendonce
 	chown daemon:daemon /run/user/1 /run/home
 	chmod 700 /run/user/1
 	exec setpriv --reuid daemon --regid daemon --clear-groups env -i PATH=/run/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run/home XDG_RUNTIME_DIR=/run/user/1 sh -c "
@@ -46,7 +46,7 @@ unshare -mCpf --kill-child --mount-proc sh -c '
 			kill -0 \$! || exit 99
 			sleep 0.1
 		done
-		$1
+		cd && sh /run/script
 	"' sh "$@"
 `
 
@@ -56,9 +56,8 @@ func (r *realm) inAManager(script string) []string {
 	if os.Geteuid() != 0 {
 		r.t.Skip("only root can give a user a systemd of its own here")
 	}
-	r.write("script.sh", script)
-	p := r.shell(aManager, "cd; sh /run/script.sh", r.bin)
-	p.Args[2] = strings.Replace(p.Args[2], "mkdir -p /run/systemd/system", "cp "+r.dir+"/script.sh /run/script.sh; chmod 644 /run/script.sh; mkdir -p /run/systemd/system", 1)
+	r.write("script", script)
+	p := r.shell(aManager, "script", r.bin)
 	p.Stderr = p.Stdout
 	code, out, _ := r.finish(p)
 	r.t.Logf("the script said\n%s", out)
