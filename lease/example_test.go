@@ -21,11 +21,11 @@ func Example() {
 	}
 	defer broker.Close()
 	before, was := os.LookupEnv(lease.SocketVariable)
-	os.Setenv(lease.SocketVariable, broker.Socket())
+	_ = os.Setenv(lease.SocketVariable, broker.Socket())
 	defer func() {
-		os.Unsetenv(lease.SocketVariable)
+		_ = os.Unsetenv(lease.SocketVariable)
 		if was {
-			os.Setenv(lease.SocketVariable, before)
+			_ = os.Setenv(lease.SocketVariable, before)
 		}
 	}()
 	if err := decideAndAct(context.Background()); err != nil {

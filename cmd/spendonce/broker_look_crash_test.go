@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// A user for whom /proc hides what is not dumpable, which all processes of
-// this program are, is refused; the doctor knows why before anybody tries.
-func TestHiddenProcessesAreToldBeforeTheyAreRefused(t *testing.T) {
+// Where /proc hides what is not dumpable, the commands that ask the broker let
+// it see them; who does not is refused, and the doctor knows why.
+func TestWhatProcHidesIsToldAndOurCommandsAreServed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounts /proc, which takes root")
 	}
@@ -38,20 +38,18 @@ func TestHiddenProcessesAreToldBeforeTheyAreRefused(t *testing.T) {
 				return string(out), err == nil
 			}
 			out, well := run(`exec "$BIN" doctor`)
-			if says := strings.Contains(out, "warning  /proc is mounted with hidepid="); says != c.hidden || !well {
+			if says := strings.Contains(out, "note     /proc is mounted with hidepid="); says || !well { // nobody has used a broker yet
 				t.Errorf("the doctor: %v\n%s", well, out)
 			}
 			out, well = run(`"$BIN" lease serve & broker=$!; trap 'kill $broker' EXIT
 				while [ ! -S spendonce/broker.sock ]; do kill -0 $broker || exit 1; done
 				"$BIN" lease run --no-start -- "$BIN" lease auth`)
-			if refused := strings.Contains(out, "PEER_REFUSED"); refused != c.hidden || well == c.hidden {
+			if !well {
 				t.Errorf("a session: %v\n%s", well, out)
 			}
-			if c.hidden {
-				out, well = run(`exec "$BIN" doctor`)
-				if !strings.Contains(out, "error    /proc is mounted with hidepid=") || well {
-					t.Errorf("the doctor of who has used a broker: %v\n%s", well, out)
-				}
+			out, well = run(`exec "$BIN" doctor`)
+			if says := strings.Contains(out, "note     /proc is mounted with hidepid="); says != c.hidden || !well {
+				t.Errorf("the doctor of who has used a broker: %v\n%s", well, out)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "spendonce")); err != nil {
 				t.Errorf("no broker was there: %v", err)

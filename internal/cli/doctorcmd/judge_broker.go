@@ -207,7 +207,8 @@ func (f brokerFindings) judgeProc() {
 	case p.err != nil:
 		f.bad(id, "mount /proc in this pid namespace, with all its files", "no broker starts: %v", p.err)
 	case p.hides != "":
-		f.bad(id, "mount it without hidepid, or with hidepid=invisible and the gid= of a group that you are in", "/proc is mounted with hidepid=%s: a process that is not dumpable, as this program is, cannot be looked up and is refused with PEER_REFUSED", p.hides)
+		f.worth(id, "for an agent or hook that is refused so, mount it without hidepid, or with hidepid=invisible and the gid= of a group that you are in",
+			"/proc is mounted with hidepid=%s: a process that made itself not dumpable cannot be looked up and is refused with PEER_REFUSED", p.hides)
 	default:
 		f.ok(id, "/proc tells of all your processes")
 	}

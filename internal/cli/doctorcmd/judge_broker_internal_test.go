@@ -128,7 +128,7 @@ func TestEachFaultOfABrokerIsFoundAndNamesTheNextStep(t *testing.T) {
 		{"an audit log that cannot be looked at", serving, func(b *brokerSight) { b.audit.err = errors.New("no such luck") }, "warning broker.audit /s/broker-audit.log cannot be looked at (no such luck)", "look at it"},
 
 		{"no proc", never, func(b *brokerSight) { b.proc.err = errors.New("/proc is not a proc file system") }, "warning broker.proc no broker starts: /proc is not a proc file system", "with all its files"},
-		{"hidden processes", atRest, func(b *brokerSight) { b.proc.hides = "invisible" }, "error broker.proc /proc is mounted with hidepid=invisible", "that you are in"},
+		{"hidden processes", atRest, func(b *brokerSight) { b.proc.hides = "invisible" }, "note broker.proc /proc is mounted with hidepid=invisible", "that you are in"},
 		{"no pidfds", atRest, func(b *brokerSight) { b.kernel = kernelSight{release: "4.19"} }, "error broker.kernel this kernel (4.19), or a filter in front of it, has no pidfds", "pidfd_open through"},
 		{"an old kernel", atRest, func(b *brokerSight) { b.kernel = kernelSight{release: "6.1", pidfds: true} }, "note broker.kernel this kernel (6.1) is older than 6.5", "stricter"},
 		{"a kernel that is not quite new", atRest, func(b *brokerSight) { b.kernel = kernelSight{release: "6.8", pidfds: true, peerPidfds: true} }, "note broker.kernel this kernel (6.8) is older than 6.9", "stricter"},

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/spendonce/spendonce/broker"
 	"github.com/spendonce/spendonce/internal/cli/streams"
@@ -150,8 +151,21 @@ func (a *App) client() (*lease.Client, error) {
 	return &lease.Client{Socket: path}, nil
 }
 
+// showToBroker lets the broker look this process up where /proc hides what is
+// not dumpable (hidepid). A process of this half holds no refresh token, and
+// what it does hold is worth nothing outside its session.
+func showToBroker() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("letting the broker look this process up: %w", err)
+	}
+	return nil
+}
+
 // member returns the client and the session of the environment.
 func (a *App) member() (*lease.Client, lease.Session, error) {
+	if err := showToBroker(); err != nil {
+		return nil, lease.Session{}, err
+	}
 	client, err := a.client()
 	if err != nil {
 		return nil, lease.Session{}, err

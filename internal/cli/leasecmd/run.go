@@ -46,7 +46,7 @@ SPENDONCE_GENERATION_FILE then names a file that always holds the current genera
 and wins over SPENDONCE_GENERATION.
 
 COMMAND is given descriptors and limits as they are, and SIGHUP and SIGINT ignored if
-they were; other signals are not ignored.
+they were. No other signal is ignored, and none blocked that ends a program.
 
 The exit status is that of COMMAND, or 128+N if signal N ended it; 125 if this program
 fails, 126 if COMMAND cannot be run, 127 if there is no such command.`,
@@ -110,6 +110,9 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	if r.socket, err = r.app.socketPath(); err != nil {
+		return err
+	}
+	if err := showToBroker(); err != nil {
 		return err
 	}
 	r.client = &lease.Client{Socket: r.socket}
