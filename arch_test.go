@@ -47,7 +47,7 @@ var imports = []row{
 	{pkg: "broker", ours: []string{"internal/durable", "internal/ledger", "internal/procfs", "internal/wire", "lease", "peercred"}, modules: []string{"golang.org/x/sys"}},
 	{pkg: "lease", ours: []string{"internal/durable", "internal/wire", "peercred"}, modules: []string{"golang.org/x/sys"}},
 	{pkg: "peercred", ours: []string{"internal/procfs"}, modules: []string{"golang.org/x/sys"}},
-	{pkg: "internal/ledger", ours: []string{"internal/durable"}, modules: []string{"github.com/go-json-experiment/json"}},
+	{pkg: "internal/ledger", ours: []string{"internal/durable", "internal/wire"}, modules: []string{"github.com/go-json-experiment/json"}},
 	{pkg: "internal/wire", modules: []string{"github.com/go-json-experiment/json"}},
 	{pkg: "internal/procfs", modules: []string{"golang.org/x/sys"}},
 

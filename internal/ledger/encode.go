@@ -4,13 +4,13 @@ package ledger
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/spendonce/spendonce/internal/secret"
+	"github.com/spendonce/spendonce/internal/wire"
 )
 
 // This file is where secrets leave their wrapping: a session id goes into the
@@ -22,18 +22,7 @@ type digest [sha256.Size]byte
 
 func digestOf(s secret.Secret) digest { return sha256.Sum256([]byte(s.Reveal())) }
 
-const encodedLength = 43 // 256 bits in base64url without padding
-
-// wellFormed reports whether s spells 256 bits, in the one way there is.
-func wellFormed(s secret.Secret) bool { return spells256(s.Reveal()) }
-
-func spells256(s string) bool {
-	if len(s) != encodedLength {
-		return false
-	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	return err == nil && len(b) == 256/8
-}
+func wellFormed(s secret.Secret) bool { return wire.ValidID(s.Reveal()) }
 
 // newSession prepares a session's record.
 func newSession(s Session) *session {

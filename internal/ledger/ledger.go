@@ -3,8 +3,6 @@
 package ledger
 
 import (
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/spendonce/spendonce/internal/durable"
 	"github.com/spendonce/spendonce/internal/secret"
+	"github.com/spendonce/spendonce/internal/wire"
 )
 
 // The names of the ledger's files in the state directory.
@@ -25,17 +24,16 @@ var (
 	ErrHeld = errors.New("another broker holds the state")
 	// ErrUnsafe says that the state file, its lock or the directory could be,
 	// or have been, changed by others, or is something else than a regular
-	// file. Nothing was read from it or written to it.
+	// file, or may not be read by us. Nothing in it was believed, and it was
+	// left as it is.
 	ErrUnsafe = errors.New("state file unsafe")
-	// ErrDamaged says that the state file is not, to the last byte, one that
-	// this package writes. It was left as it is.
+	// ErrDamaged says that the state file breaks its schema or an invariant, or
+	// is larger than may be. Nothing in it was believed, and it was left as it
+	// is.
 	ErrDamaged = errors.New("state file damaged")
 	// ErrNotCommitted says that what Open changed in the state could not be
 	// made durable.
 	ErrNotCommitted = errors.New("state not committed at start")
-	// ErrInvalid says that a request holds what the file has no room for. It
-	// had no effect.
-	ErrInvalid = errors.New("not a value of the state file")
 )
 
 // Anchor is the process that a session belongs to.
@@ -76,8 +74,8 @@ type Config struct {
 	// are taken to be alive.
 	Alive func(Session) bool
 
-	// NewID makes session ids and tokens: 256 bits in base64url without
-	// padding. Default: from crypto/rand.
+	// NewID makes session ids and tokens, valid by [wire.ValidID]. Default:
+	// [wire.NewID].
 	NewID func() secret.Secret
 
 	MaxSessions int // 1,024 if 0
@@ -90,7 +88,7 @@ func (c Config) withDefaults() Config {
 		c.Alive = func(Session) bool { return true }
 	}
 	if c.NewID == nil {
-		c.NewID = newID
+		c.NewID = wire.NewID
 	}
 	if c.MaxSessions == 0 {
 		c.MaxSessions = 1024
@@ -105,12 +103,6 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) limits() limits { return limits{c.MaxSessions, c.MaxTokens, c.MaxBytes} }
-
-func newID() secret.Secret {
-	var b [256 / 8]byte
-	_, _ = rand.Read(b[:]) // never fails: the process ends instead
-	return secret.New(base64.RawURLEncoding.EncodeToString(b[:]))
-}
 
 // Ledger is the open state. It is safe for concurrent use.
 type Ledger struct {
@@ -230,6 +222,15 @@ func (l *Ledger) Session(id secret.Secret) (Session, bool) {
 	return Session{}, false
 }
 
+// SessionOf returns the committed session of an anchor.
+func (l *Ledger) SessionOf(a Anchor) (Session, bool) {
+	s := l.committed.Load()
+	if i := s.anchored(a); i >= 0 {
+		return s.sessions[i].Session, true
+	}
+	return Session{}, false
+}
+
 // Sessions returns all committed sessions, in no particular order.
 func (l *Ledger) Sessions() []Session {
 	s := l.committed.Load()
@@ -238,6 +239,17 @@ func (l *Ledger) Sessions() []Session {
 		all = append(all, x.Session)
 	}
 	return all
+}
+
+// PendingOf counts the committed tokens of a session that wait to be spent.
+func (l *Ledger) PendingOf(id secret.Secret) int {
+	key, n := digestOf(id), 0
+	for _, t := range l.committed.Load().tokens {
+		if t.owner.key == key {
+			n++
+		}
+	}
+	return n
 }
 
 // Close refuses from now on with [ErrClosed], also what waits and was not

@@ -24,6 +24,10 @@ var (
 	ErrClosed = errors.New("ledger closed")
 )
 
+// errInvalid says that a request holds what the file has no room for, which is
+// its caller's fault. It had no effect.
+var errInvalid = errors.New("not a value of the state file")
+
 // request is an op on its way to the committer and back.
 type request struct {
 	op       op
@@ -49,7 +53,7 @@ func (r *request) answer(x result) {
 func (l *Ledger) Register(deadline time.Time, a Anchor, uid, gid uint32, generation uint64) (Session, error) {
 	as := Session{ID: l.cfg.NewID(), Anchor: a, UID: uid, GID: gid, Generation: generation}
 	if !as.valid() {
-		return Session{}, fmt.Errorf("registering an anchor: %w", ErrInvalid)
+		return Session{}, fmt.Errorf("registering an anchor: %w", errInvalid)
 	}
 	x := l.do(deadline, op{
 		action: register, generation: generation, anchor: a, uid: uid, gid: gid, fresh: newSession(as),
@@ -71,7 +75,7 @@ func (l *Ledger) Authenticate(id secret.Secret, generation uint64) error {
 func (l *Ledger) Mint(deadline time.Time, id secret.Secret, generation uint64, b Binding) (secret.Secret, error) {
 	token := l.cfg.NewID()
 	if !b.valid() || !wellFormed(token) {
-		return secret.Secret{}, fmt.Errorf("minting a token: %w", ErrInvalid)
+		return secret.Secret{}, fmt.Errorf("minting a token: %w", errInvalid)
 	}
 	x := l.do(deadline, op{action: mint, session: digestOf(id), generation: generation, token: digestOf(token), binding: b})
 	if x.err != nil {
