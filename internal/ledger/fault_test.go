@@ -50,7 +50,7 @@ func TestNoFaultOfTheDiskMakesATokenGoodTwice(t *testing.T) {
 			t.Errorf("%q are left", names)
 		}
 		settle(t, l, all)
-		must(t, l.Close())
+		stop(t, l)
 		settleNothing(t, open(t, path, ledger.Config{}), all)
 	})
 	if steps < 50 {
@@ -220,6 +220,18 @@ func TestDoubtEndsWithTheRestore(t *testing.T) {
 	if n := l.Stats().Commits - commits; n != 1 {
 		t.Errorf("%d commits, want 1", n)
 	}
+}
+
+// Whoever closes it then knows that the file may grant what was not answered.
+func TestClosingInDoubtSaysSo(t *testing.T) {
+	s := &sickDisk{}
+	l := openOn(t, s.disk(), t.TempDir(), ledger.Config{})
+	session := register(t, l, 1, 0)
+	token := mint(t, l, session, 1)
+	s.ail("fsyncdir", false, 2)
+	wantError(t, "consuming", consumed(l, session, token), ledger.ErrUnavailable)
+	wantError(t, "closing", l.Close(), ledger.ErrUnavailable)
+	wantError(t, "closing again", l.Close(), ledger.ErrUnavailable)
 }
 
 func TestAFailureBeforeTheRenameLeavesNoTrace(t *testing.T) {

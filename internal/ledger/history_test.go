@@ -301,7 +301,7 @@ func (h *history) life(anchors, clients, requests int) {
 	if h.random.IntN(2) == 0 {
 		wg.Wait()
 	}
-	must(h.t, l.Close())
+	stop(h.t, l)
 	wg.Wait()
 }
 

@@ -254,8 +254,9 @@ func (l *Ledger) PendingOf(id secret.Secret) int {
 
 // Close refuses from now on with [ErrClosed], also what waits and was not
 // admitted; it finishes the commit that runs, whose requests get their answers,
-// and gives the kernel lock up. The error says that the file may hold requests
-// that were answered with [ErrUnavailable]. Closing twice is safe.
+// and gives the kernel lock up. The error is [ErrUnavailable] if the file may
+// hold requests that were answered with that: the next Open takes them for
+// committed. Closing twice is safe, and says the same.
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	first := !l.closing
@@ -270,6 +271,9 @@ func (l *Ledger) Close() error {
 	<-l.ended
 	if first {
 		l.lock.Close()
+	}
+	if l.writer.doubt {
+		return fmt.Errorf("closing the ledger: %w: %w", ErrUnavailable, l.Stats().LastError)
 	}
 	return nil
 }

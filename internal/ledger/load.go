@@ -27,6 +27,8 @@ func readState(dir *durable.Dir, lim limits) (*state, error) {
 		return nil, nil //nolint:nilnil // no file, no state
 	case errors.Is(err, durable.ErrTooLarge):
 		return nil, damaged(path, err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, unreadable(path, err)
 	case err != nil:
 		return nil, unsafe(err)
 	}
@@ -58,6 +60,15 @@ func unsafe(err error) error {
 	return err
 }
 
+// unreadable is for a file whose mode or owner keeps us from it.
+func unreadable(path string, err error) error {
+	return fmt.Errorf("%w: %w; it was left as it is: %s", ErrUnsafe, err, moveAside(path, "unreadable"))
+}
+
 func damaged(path string, err error) error {
-	return fmt.Errorf("%w: %s: %w; it was left as it is: move it aside (mv %s %s.damaged), and agents register anew", ErrDamaged, path, err, path, path)
+	return fmt.Errorf("%w: %s: %w; it was left as it is: %s", ErrDamaged, path, err, moveAside(path, "damaged"))
+}
+
+func moveAside(path, as string) string {
+	return fmt.Sprintf("move it aside (mv %s %s.%s), and agents register anew", path, path, as)
 }

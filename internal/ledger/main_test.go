@@ -25,6 +25,7 @@ import (
 // A test that needs another process runs this binary again, as one of these.
 var roles = map[string]func(args []string) error{
 	"hold":  hold,
+	"open":  openOnce,
 	"storm": storm,
 	"spend": spend,
 }
@@ -82,10 +83,17 @@ func openOn(t testing.TB, disk durable.Disk, path string, cfg ledger.Config) *le
 // reopened closes a ledger and opens what it left, on a disk that works.
 func reopened(t testing.TB, l *ledger.Ledger, path string, cfg ledger.Config) *ledger.Ledger {
 	t.Helper()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, l)
 	return open(t, path, cfg)
+}
+
+// stop closes a ledger, which must say so if it leaves its file in doubt.
+func stop(t testing.TB, l *ledger.Ledger) {
+	t.Helper()
+	err := l.Close()
+	if doubt := l.Stats().InDoubt; doubt != errors.Is(err, ledger.ErrUnavailable) || !doubt && err != nil {
+		t.Errorf("closing: %v, in doubt: %t", err, doubt)
+	}
 }
 
 func anchor(n int) ledger.Anchor { return ledger.Anchor{PID: 100 + n, StartTime: uint64(5000 + n)} }

@@ -67,7 +67,7 @@ func ended(t *testing.T, step, how string) []string {
 	l := open(t, path, ledger.Config{})
 	s := register(t, l, 1, 0)
 	token := mint(t, l, s, 1)
-	must(t, l.Close())
+	stop(t, l)
 	prior := contentOf(t, stateFile(path))
 
 	other := memory(t) // the same, to ask twice

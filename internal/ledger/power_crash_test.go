@@ -107,7 +107,7 @@ func (m *machine) session(disk durable.Disk, work func(l *ledger.Ledger)) {
 	l, err := ledger.Open(dir, ledger.Config{BootID: thisBoot})
 	must(m.t, err)
 	work(l)
-	must(m.t, l.Close())
+	stop(m.t, l)
 }
 
 // restarted opens what a restart finds. The processes are those of the same

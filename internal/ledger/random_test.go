@@ -134,7 +134,7 @@ func (w *walk) open() {
 }
 
 func (w *walk) close() {
-	must(w.t, w.l.Close())
+	stop(w.t, w.l)
 	w.dir.Close()
 }
 
