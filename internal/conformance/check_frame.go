@@ -22,7 +22,7 @@ func frameChecks() []check {
 			text := f.anchor.authenticate()
 			chunks := pieces(text[:1], text[1:20], text[20:60], text[60:len(text)-1], text[len(text)-1:])
 			for i := range chunks[1:] {
-				chunks[i+1].Pause = 20 // else they arrive as one
+				chunks[i+1].Pause = 50 // else they arrive as one
 			}
 			a := t.insist(func() answer {
 				return t.talk(f.child, order{

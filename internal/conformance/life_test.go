@@ -5,6 +5,7 @@ package conformance_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -21,7 +22,7 @@ import (
 )
 
 func TestNoActorOutlivesARun(t *testing.T) {
-	mark, socket := "ends-with-the-run", serve(t, "")
+	mark, socket := newMark(), serve(t, "")
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	_, err := conformance.RunOnly(t.Context(), conformance.Config{Socket: socket, Actor: actorMarked(mark)},
 		func(name string) bool { return strings.Contains(name, "anchor") || strings.Contains(name, "orphan") })
@@ -37,7 +38,7 @@ func TestNoActorOutlivesARun(t *testing.T) {
 }
 
 func TestARunEndsWithItsContextAndSoDoItsActors(t *testing.T) {
-	mark := "ends-with-the-context"
+	mark := newMark()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	report, err := conformance.Run(ctx, conformance.Config{
@@ -59,7 +60,7 @@ func TestARunEndsWithItsContextAndSoDoItsActors(t *testing.T) {
 
 // Whatever kills the kit, nobody is left who could still act for a session.
 func TestActorsEndWhenTheKitIsKilled(t *testing.T) {
-	mark := "ends-with-the-kit"
+	mark := newMark()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), kitVariable+"="+serve(t, ""), markVariable+"="+mark)
 	out, err := cmd.StdoutPipe()
@@ -165,6 +166,9 @@ func TestTheTableShowsWhatWasSeen(t *testing.T) {
 		}
 	}
 }
+
+// newMark is one that no process of an earlier run has.
+func newMark() string { return rand.Text() }
 
 // marked returns the processes with mark in their environment.
 func marked(t *testing.T, mark string) []string {

@@ -22,7 +22,7 @@ var feed = []string{"an object, a newline and end of file are a request", "an un
 // waiting are the faults that show only when the kit has waited long enough.
 var waiting = []string{
 	"a crowd holds up all", "a drip holds up all", "carries out before it has read all", "does not wait for the half-close",
-	"grants at the deadline", "hangs up on a crowd", "hides unknown sessions", "looks at content at once", "never forgets a crowd",
+	"gives back what nobody fetched", "grants at the deadline", "hangs up on a crowd", "hides unknown sessions", "looks at content at once", "never forgets a crowd",
 	"no deadline", "one after the other", "sessions outlive their anchors", "sliding deadline", "stays open",
 	"waits before it writes", "waits for its reader",
 }

@@ -91,7 +91,7 @@ func (r *reference) descends(p refPeer, s *refSession) bool {
 			return false
 		}
 	case r.has("serves only whom it saw in time"):
-		if start, _ := strconv.ParseInt(p.start, 10, 64); start > s.since {
+		if start, _ := strconv.ParseInt(p.start, 10, 64); start >= s.since {
 			return false
 		}
 	}

@@ -136,7 +136,7 @@ func (r *reference) register(q refRequest, p refPeer) map[string]any {
 	s.since = ticks()
 	if r.has("raises in two steps") && q.generation > s.generation {
 		r.empty(s)
-		r.pause()
+		r.pause(200 * time.Millisecond)
 	}
 	switch {
 	case q.generation < s.generation && r.has("generations go down"):
@@ -264,10 +264,10 @@ func (r *reference) consume(q refRequest, s *refSession) map[string]any {
 		return refusal("TOKEN_REPLAY")
 	}
 	if r.has("looks and deletes in two steps") {
-		r.pause()
+		r.pause(20 * time.Millisecond)
 	}
 	if r.has("spends a little later") {
-		time.AfterFunc(time.Second, func() {
+		time.AfterFunc(3*time.Second, func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			delete(r.tokens, q.token)
@@ -275,7 +275,7 @@ func (r *reference) consume(q refRequest, s *refSession) map[string]any {
 		return map[string]any{"ok": true, "binding": t.binding}
 	}
 	t.spent = true
-	if !r.has("replays are granted") && !r.has("gives back what nobody fetched") && !r.has("room never comes back") {
+	if !r.has("replays are granted") && !r.has("room never comes back") {
 		delete(r.tokens, q.token)
 	}
 	if r.has("bindings lose precision") {
@@ -285,9 +285,9 @@ func (r *reference) consume(q refRequest, s *refSession) map[string]any {
 }
 
 // pause lets others come between.
-func (r *reference) pause() {
+func (r *reference) pause(d time.Duration) {
 	r.mu.Unlock()
-	<-time.After(20 * time.Millisecond)
+	<-time.After(d)
 	r.mu.Lock()
 }
 
