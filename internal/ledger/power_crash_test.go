@@ -106,6 +106,7 @@ func (m *machine) session(disk durable.Disk, work func(l *ledger.Ledger)) {
 	defer dir.Close()
 	l, err := ledger.Open(dir, ledger.Config{BootID: thisBoot})
 	must(m.t, err)
+	defer l.Close() // also when work fails
 	work(l)
 	stop(m.t, l)
 }
