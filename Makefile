@@ -23,6 +23,7 @@ TEST_NEEDS := \
 	bash-completion:/usr/share/bash-completion/bash_completion \
 	ca-certificates:/etc/ssl/certs/ca-certificates.crt \
 	dpkg:dpkg-deb \
+	e2fsprogs:mkfs.ext4 \
 	fish:fish \
 	gcc:gcc \
 	libc6-dev:/usr/include/stdlib.h \

@@ -62,7 +62,7 @@ func (c Config) withDefaults() Config {
 // What keeps a broker from starting.
 var (
 	// ErrUnsafe says that a directory or the state file cannot be trusted, or
-	// that the state is damaged. No file was changed, and no socket.
+	// that the state is damaged. What is not safe was not changed.
 	ErrUnsafe = errors.New("the broker cannot start safely")
 	// ErrRunning says that another broker has the socket or the state file.
 	ErrRunning = errors.New("another broker is running")

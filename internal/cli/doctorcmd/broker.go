@@ -79,7 +79,6 @@ type kernelSight struct {
 	release     string
 	pidfds      bool // pidfd_open(2)
 	peerPidfds  bool // SO_PEERPIDFD
-	pidfdInodes bool // a file system for pidfds, with an inode for each process
 }
 
 // used reports whether this user has had to do with a broker. Who has not is

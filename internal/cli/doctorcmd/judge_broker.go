@@ -220,9 +220,7 @@ func (f brokerFindings) judgeKernel() {
 	case !k.pidfds:
 		f.bad(id, "run a kernel from 5.3 on, and let pidfd_open through", "this kernel (%s), or a filter in front of it, has no pidfds: every request is refused", k.release)
 	case !k.peerPidfds:
-		f.worth(id, nothing, "this kernel (%s) is older than 6.5 and gives no pidfd of who connects: one is opened by number, and the times of both starts are compared", k.release)
-	case !k.pidfdInodes:
-		f.worth(id, nothing, "this kernel (%s) is older than 6.9 and does not number processes by inodes: two that had one pid within one tick of the clock are not told apart", k.release)
+		f.worth(id, nothing, "this kernel (%s) is older than 6.5 and gives no pidfd of who connects: one is opened by number, so who connects, hands the connection on and exits before it is accepted may be taken for the process that got its pid", k.release)
 	default:
 		f.ok(id, "this kernel (%s) gives pidfds of who connects, and an inode for each process", k.release)
 	}

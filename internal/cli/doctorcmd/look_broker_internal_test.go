@@ -312,7 +312,7 @@ func TestThisKernelIsSeenAsItIs(t *testing.T) {
 		t.Fatalf("release %q: %v", k.release, err)
 	}
 	since := func(a, b int) bool { return major > a || major == a && minor >= b }
-	if since(5, 3) && !k.pidfds || since(6, 5) && !k.peerPidfds || since(6, 9) && !k.pidfdInodes {
+	if since(5, 3) && !k.pidfds || since(6, 5) && !k.peerPidfds {
 		t.Errorf("%+v", k)
 	}
 	if p := lookAtProc(); p.err != nil {

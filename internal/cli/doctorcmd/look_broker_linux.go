@@ -209,8 +209,6 @@ func lookAtKernel() kernelSight {
 	pidfd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err == nil {
 		k.pidfds = true
-		var st unix.Statfs_t
-		k.pidfdInodes = unix.Fstatfs(pidfd, &st) == nil && st.Type == unix.PID_FS_MAGIC
 		_ = unix.Close(pidfd)
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -34,7 +34,7 @@ type App struct {
 // socketName is what the socket is called where nobody says otherwise.
 const socketName = "broker.sock"
 
-// Exit codes of this half; docs/protocol.md lists them.
+// Exit codes of this half; spendonce(1) lists them.
 const (
 	exitUsage       = 2
 	exitUnsafe      = 6

@@ -81,7 +81,7 @@ func printStatus(out io.Writer, st broker.Status) {
 		fmt.Fprintf(out, "latency    median %s, 99 %% within %s, of the last %d\n", micros(st.Latency.MedianMicros), micros(st.Latency.P99Micros), st.Latency.Of)
 	}
 	if st.InDoubt {
-		fmt.Fprintln(out, "disk       the last change could not be made durable: nothing is granted until one can")
+		fmt.Fprintln(out, "disk       the last change could not be made durable: no token is minted or spent until one can")
 	}
 	if len(st.Sessions) == 0 {
 		fmt.Fprintln(out, "\nno sessions")
