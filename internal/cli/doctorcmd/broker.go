@@ -76,9 +76,9 @@ type procSight struct {
 }
 
 type kernelSight struct {
-	release     string
-	pidfds      bool // pidfd_open(2)
-	peerPidfds  bool // SO_PEERPIDFD
+	release    string
+	pidfds     bool // pidfd_open(2)
+	peerPidfds bool // SO_PEERPIDFD
 }
 
 // used reports whether this user has had to do with a broker. Who has not is
