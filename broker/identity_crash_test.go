@@ -115,7 +115,7 @@ func TestAnAnchorIsNotTakenForItsSuccessorWithinAClockTick(t *testing.T) {
 // that can be, but not for ever.
 func (s *site) registered(pid int, other string) (id, started string) {
 	s.t.Helper()
-	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
 		for _, record := range strings.Split(s.stateFile(), "{") {
 			_, record, _ = strings.Cut(record, `"session_id":"`)
 			id, record, _ = strings.Cut(record, `"`)
