@@ -207,7 +207,8 @@ func TestHistoriesOverCrashesAreLinearizable(t *testing.T) {
 }
 
 func oneHistory(t *testing.T, seed uint64) {
-	const anchors, children, crashes, between = 3, 2, 5, 120
+	const anchors, children, between = 3, 2, 120
+	crashes := share(5, 5, 5, 2)
 	random := rand.New(rand.NewPCG(seed, 0))
 	at, c := newSite(t), newCast(t)
 	b := at.run(nil)
