@@ -67,6 +67,6 @@ var (
 	// ErrRunning says that another broker has the socket or the state file.
 	ErrRunning = errors.New("another broker is running")
 	// ErrNotCommitted says that what had to be dropped at start could not be
-	// written.
+	// written, or at the end, that the last change may not have been.
 	ErrNotCommitted = errors.New("the state cannot be written")
 )

@@ -212,7 +212,9 @@ func (s *Server) prune(key ledger.Anchor, gone *peercred.Anchor) error {
 // Close gives everything back, at any time: no further connection is taken,
 // those that are open end, each within its deadline, and the running commit
 // does. A socket that this server bound is removed, if it still is the one.
-// When it returns nothing of the server runs, also if another call did it.
+// When it returns nothing of the server runs, also if another call did it. The
+// error is [ErrNotCommitted] if the last change may not be on the disk, which
+// nobody was told that it is.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	already := s.closed
@@ -229,6 +231,9 @@ func (s *Server) Close() error {
 	s.open.Wait()
 	s.pruning.Wait()
 	err := s.ledger.Close()
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrNotCommitted, err)
+	}
 	s.anchors.close()
 	s.audit.close()
 	s.place.close()

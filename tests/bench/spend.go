@@ -41,7 +41,7 @@ func spending(ctx context.Context, b *bench) (rows []row, err error) {
 		return nil, err
 	}
 	defer redis.stop()
-	lite, err := openSQLite(b)
+	lite, err := openSQLite(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +271,7 @@ func redisCall(ctx context.Context, socket string, args ...string) (string, erro
 
 // openSQLite opens a database whose commits are durable, in the journal mode
 // that is fastest at that.
-func openSQLite(b *bench) (*sql.DB, error) {
+func openSQLite(ctx context.Context, b *bench) (*sql.DB, error) {
 	dir, err := b.place("sqlite")
 	if err != nil {
 		return nil, err
@@ -282,7 +282,7 @@ func openSQLite(b *bench) (*sql.DB, error) {
 	}
 	db.SetMaxOpenConns(64)
 	db.SetMaxIdleConns(64)
-	_, err = db.Exec("CREATE TABLE tokens (id TEXT PRIMARY KEY, compaction_epoch INTEGER, request_epoch INTEGER, h_source TEXT, h_payload TEXT, schema_version INTEGER)")
+	_, err = db.ExecContext(ctx, "CREATE TABLE tokens (id TEXT PRIMARY KEY, compaction_epoch INTEGER, request_epoch INTEGER, h_source TEXT, h_payload TEXT, schema_version INTEGER)")
 	return db, err
 }
 
