@@ -142,6 +142,13 @@ func TestAStartedBrokerHasNothingOfItsStarter(t *testing.T) {
 					t.Errorf("the broker has descriptor %d: %s", fd, to)
 				}
 			}
+			limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", broker))
+			must(t, err)
+			for line := range strings.Lines(string(limits)) {
+				if words := strings.Fields(line); words[1] == "core" && (words[4] != "0" || words[5] != "0") {
+					t.Errorf("the broker may dump a core: %s", line)
+				}
+			}
 			if mask := proc(t, broker, "Umask"); mask != "0077" {
 				t.Errorf("the broker's umask is %s", mask)
 			}
