@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,6 +51,20 @@ func asking(ctx context.Context, b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
+	one := func(ctx context.Context) (float64, error) {
+		return medianMicroseconds(func() error { return ours.client.Authenticate(ctx, session) })
+	}
+	beside, err := inTurn(ctx, (b.pairs+2)/3, one, func(ctx context.Context) (float64, error) {
+		end, err := beSlow(ctx, ours.socket)
+		if err != nil {
+			return 0, err
+		}
+		defer end()
+		return one(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
 	idle, err := residentMiB(ctx, b)
 	if err != nil {
 		return nil, err
@@ -59,8 +74,61 @@ func asking(ctx context.Context, b *bench) ([]row, error) {
 			ID: "h1", Name: fmt.Sprintf("authenticate, %d clients, against a server that only echoes", askers), Figure: spreadOf(ratios(got[0], got[1])),
 			Detail: fmt.Sprintf("%.0f per second, %.0f", spreadOf(got[0]).Median, spreadOf(got[1]).Median),
 		}.atLeast(0.5),
-		row{ID: "h2", Name: "resident memory of an idle broker", Unit: "MiB", Figure: spreadOf(idle)}.atMost(25),
+		row{
+			ID: "h2", Name: fmt.Sprintf("authenticate, the median beside %d slow clients, against alone", slowClients), Figure: spreadOf(ratios(beside[1], beside[0])),
+			Detail: fmt.Sprintf("%.0f µs, %.0f µs", spreadOf(beside[1]).Median, spreadOf(beside[0]).Median),
+		}.atMost(2),
+		row{ID: "h3", Name: "resident memory of an idle broker", Unit: "MiB", Figure: spreadOf(idle)}.atMost(25),
 	}, nil
+}
+
+const slowClients = 100
+
+// beSlow has clients each begin a request, byte by byte, and never end it;
+// turned away at the deadline, they come again.
+func beSlow(ctx context.Context, socket string) (end func(), err error) {
+	var wg sync.WaitGroup
+	ended := make(chan struct{})
+	for range slowClients {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if err != nil {
+			close(ended)
+			wg.Wait()
+			return nil, err
+		}
+		wg.Go(func() {
+			drip := time.NewTicker(100 * time.Millisecond)
+			defer drip.Stop()
+			for {
+				if _, err := conn.Write([]byte("{")); err != nil {
+					conn.Close()
+					if conn, err = (&net.Dialer{}).DialContext(ctx, "unix", socket); err != nil {
+						return
+					}
+				}
+				select {
+				case <-drip.C:
+				case <-ended:
+					conn.Close()
+					return
+				}
+			}
+		})
+	}
+	return func() { close(ended); wg.Wait() }, nil
+}
+
+// medianMicroseconds is how long one call takes.
+func medianMicroseconds(f func() error) (float64, error) {
+	var took []float64
+	for range 500 {
+		start := time.Now()
+		if err := f(); err != nil {
+			return 0, err
+		}
+		took = append(took, float64(time.Since(start).Nanoseconds())/1000)
+	}
+	return spreadOf(took).Median, nil
 }
 
 const echoCommand = "echo-server"
