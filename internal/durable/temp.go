@@ -14,7 +14,6 @@ type Temp struct {
 	dir         *Dir
 	name, final string
 	fd          int
-	size        int64 // that the file may have
 	filled      bool
 }
 
@@ -46,7 +45,7 @@ func (d *Dir) Prepare(final string, size int64) (*Temp, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Temp{dir: d, name: name, final: final, fd: fd, size: size}
+	t := &Temp{dir: d, name: name, final: final, fd: fd}
 	if size > 0 {
 		err := d.disk.step("reserve", d.Join(name), func() error {
 			err := reserve(fd, size)
@@ -72,12 +71,8 @@ func (t *Temp) Fill(content []byte) error {
 		if err := writeAll(t.fd, content, 0); err != nil {
 			return err
 		}
-		if int64(len(content)) >= t.size {
-			return nil // a journal has enough to do without a truncation to the same size
-		}
 		return ignoringEINTR(func() error { return unix.Ftruncate(t.fd, int64(len(content))) })
 	})
-	t.size = max(t.size, int64(len(content)))
 	if err == nil {
 		err = t.dir.disk.step("fsync", path, func() error { return fsync(t.fd) })
 	}
