@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // wrappers are the two ways to run a command as an anchor's program.
@@ -344,5 +347,47 @@ func TestStormOfConsumersHasOneWinner(t *testing.T) {
 			t.Fatalf("it said\n%s", out)
 		}
 		must(t, stopBroker(r.socket))
+	}
+}
+
+// A broker that is stopped answers nobody: each command gives up, says what
+// that means, and ends with exit code 10, or 125 for one that would have run
+// another.
+func TestAStoppedBrokerIsGivenUp(t *testing.T) {
+	t.Parallel() // with its ten seconds
+	r := newRealm(t)
+	r.ok(r.command("lease", "serve", "--detach"))
+	r.write("binding", `{"compaction_epoch":1,"request_epoch":7,"h_source":"a","h_payload":"b","schema_version":1}`)
+	r.write("ask.sh", `spendonce lease mint <binding >token
+echo minted
+read -r line
+ask() { spendonce lease "$@" 2>&1; echo "$1 $?"; }
+ask auth >end.1 &
+ask consume <token >end.2 &
+ask mint <binding >end.3 &
+ask status >end.4 &
+ask why 1 >end.5 &
+ask run --generation 1 -- true >end.6 &
+wait
+cat end.*
+`)
+	i := r.inside(r.command("lease", "run", "--", "sh", "ask.sh"))
+	i.next()
+	must(t, unix.Kill(r.status().PID, unix.SIGSTOP))
+	_, _ = fmt.Fprintln(i.in)
+	out, err := io.ReadAll(i.lines)
+	must(t, err)
+	for command, want := range map[string]string{
+		"auth": "10", "mint": "10", "consume": "10", "status": "10", "why": "10", "run": "125",
+	} {
+		if !strings.Contains(string(out), "\n"+command+" "+want+"\n") {
+			t.Errorf("%s did not end with %s", command, want)
+		}
+	}
+	if strings.Count(string(out), "outcome is unknown") != 2 {
+		t.Errorf("not both of mint and consume said that their outcome is unknown")
+	}
+	if t.Failed() {
+		t.Logf("they said\n%s", out)
 	}
 }
