@@ -131,6 +131,9 @@ func TestAStartedBrokerHasNothingOfItsStarter(t *testing.T) {
 			if tty := fields(t, broker)[4]; tty != "0" {
 				t.Errorf("the broker has terminal %s", tty)
 			}
+			if os.Geteuid() != 0 {
+				t.Skip("only root sees the rest of a process that is not dumpable")
+			}
 			if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", broker)); err != nil || dir != "/" {
 				t.Errorf("the broker stands in %q, %v", dir, err)
 			}
