@@ -21,7 +21,7 @@ import (
 const (
 	// startPatience bounds the wait for a broker that somebody else is
 	// starting.
-	startPatience = 5 * time.Second
+	startPatience = 10 * time.Second
 	// startAgain is how long that one may take before another start is tried:
 	// who was starting it may have been interrupted.
 	startAgain = 500 * time.Millisecond
