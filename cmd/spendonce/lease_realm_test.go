@@ -12,9 +12,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +35,7 @@ type realm struct {
 // standard error and left behind by us is searched for session ids and tokens.
 func newRealm(t *testing.T) *realm {
 	t.Helper()
+	heedSignals()
 	bin, err := binary()
 	must(t, err)
 	dir, err := os.MkdirTemp("", "lease-") //nolint:usetesting // see above
@@ -50,10 +53,25 @@ func newRealm(t *testing.T) *realm {
 	return r
 }
 
+// heedSignals gives processes that are started from now on the signals as they
+// usually are, also where this test runs under nohup: what was ignored, and is
+// caught instead, is not inherited.
+var heedSignals = sync.OnceFunc(func() {
+	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
+})
+
+// patience is how long a process of a test may take, and a line from it.
+const patience = 90 * time.Second
+
 // command is run in the realm's directory with its own environment.
 func (r *realm) command(args ...string) *process {
 	p := r.home.command(args...)
 	p.Dir = r.dir
+	p.WaitDelay = 10 * time.Second
 	p.Env = append(p.Env, "XDG_RUNTIME_DIR="+filepath.Join(r.dir, "run"), "PATH="+filepath.Join(r.dir, "bin")+":"+os.Getenv("PATH"),
 		"SPENDONCE_SOCKET=", "SPENDONCE_SESSION_ID=", "SPENDONCE_GENERATION=", "SPENDONCE_GENERATION_FILE=")
 	return p
@@ -72,7 +90,11 @@ func (r *realm) shell(script string, args ...string) *process {
 func (r *realm) begin(p *process) *process {
 	r.t.Helper()
 	must(r.t, p.Start())
-	r.t.Cleanup(func() { _ = p.Process.Kill() })
+	late := time.AfterFunc(patience, func() { _ = p.Process.Kill() })
+	r.t.Cleanup(func() {
+		late.Stop()
+		_ = p.Process.Kill()
+	})
 	return p
 }
 
@@ -98,6 +120,7 @@ func (r *realm) ok(p *process) string {
 type inside struct {
 	*process
 	in    io.WriteCloser
+	out   *os.File
 	lines *bufio.Reader
 }
 
@@ -106,14 +129,19 @@ func (r *realm) inside(p *process) *inside {
 	in, err := p.StdinPipe()
 	must(r.t, err)
 	p.Stdout = nil
-	out, err := p.StdoutPipe()
+	pipe, err := p.StdoutPipe()
 	must(r.t, err)
+	out, ok := pipe.(*os.File)
+	if !ok {
+		r.t.Fatalf("the pipe is %T", pipe)
+	}
 	r.begin(p)
-	return &inside{p, in, bufio.NewReader(out)}
+	return &inside{p, in, out, bufio.NewReader(out)}
 }
 
 func (i *inside) next() string {
 	i.h.t.Helper()
+	must(i.h.t, i.out.SetReadDeadline(time.Now().Add(patience)))
 	line, err := i.lines.ReadString('\n')
 	if err != nil {
 		i.h.t.Fatalf("the command said %q and then %v; %s", line, err, i.err.String())
@@ -121,13 +149,21 @@ func (i *inside) next() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
+// rest waits for the end and returns the exit code and what was still said.
+func (i *inside) rest() (int, string) {
+	i.h.t.Helper()
+	must(i.h.t, i.out.SetReadDeadline(time.Now().Add(patience)))
+	said, err := io.ReadAll(i.lines)
+	must(i.h.t, err)
+	code, _ := i.end()
+	return code, string(said)
+}
+
 // leave lets a script that waits for the end of its input end.
 func (i *inside) leave() int {
 	i.h.t.Helper()
 	_ = i.in.Close()
-	_, err := io.Copy(io.Discard, i.lines)
-	must(i.h.t, err)
-	code, _ := i.end()
+	code, _ := i.rest()
 	return code
 }
 

@@ -4,7 +4,6 @@ package main_test
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -378,16 +377,15 @@ cat end.*
 	i.next()
 	must(t, unix.Kill(r.status().PID, unix.SIGSTOP))
 	_, _ = fmt.Fprintln(i.in)
-	out, err := io.ReadAll(i.lines)
-	must(t, err)
+	_, out := i.rest()
 	for command, want := range map[string]string{
 		"auth": "10", "mint": "10", "consume": "10", "status": "10", "why": "10", "run": "125",
 	} {
-		if !strings.Contains(string(out), "\n"+command+" "+want+"\n") {
+		if !strings.Contains(out, "\n"+command+" "+want+"\n") {
 			t.Errorf("%s did not end with %s", command, want)
 		}
 	}
-	if strings.Count(string(out), "outcome is unknown") != 2 {
+	if strings.Count(out, "outcome is unknown") != 2 {
 		t.Errorf("not both of mint and consume said that their outcome is unknown")
 	}
 	if t.Failed() {

@@ -55,10 +55,7 @@ func TestATerminatedCommandGivesItsStatus(t *testing.T) {
 		i := r.inside(r.command("lease", "run", "--stay", "--", "sh", "-c", script))
 		i.next()
 		must(t, i.Process.Signal(unix.SIGTERM))
-		if _, err := io.Copy(io.Discard, i.lines); err != nil {
-			t.Fatal(err)
-		}
-		if code, _ := i.end(); code != want {
+		if code, _ := i.rest(); code != want {
 			t.Errorf("%s: it ended with %d, not %d", script, code, want)
 		}
 		if left, err := filepath.Glob(filepath.Join(filepath.Dir(r.socket), "generation.*")); err != nil || len(left) > 0 {
@@ -153,9 +150,7 @@ func TestARaiseThatHangsKeepsNoSignalFromTheCommand(t *testing.T) {
 	})
 	started := time.Now()
 	must(t, i.Process.Signal(unix.SIGTERM))
-	_, err := io.Copy(io.Discard, i.lines)
-	must(t, err)
-	if code, _ := i.end(); code != 9 || time.Since(started) > 5*time.Second {
+	if code, _ := i.rest(); code != 9 || time.Since(started) > 5*time.Second {
 		t.Errorf("it ended with %d after %s: %s", code, time.Since(started), i.err.String())
 	}
 }

@@ -70,6 +70,7 @@ type world struct {
 type worldKey struct{}
 
 func setup(env *testscript.Env) error {
+	heedSignals()
 	server, err := spendoncetest.StartTokenServer(spendoncetest.TokenServerConfig{})
 	if err != nil {
 		return err

@@ -58,6 +58,7 @@ type home struct {
 
 func newHome(t *testing.T, cfg spendoncetest.TokenServerConfig) *home {
 	t.Helper()
+	heedSignals()
 	bin, err := binary()
 	if err != nil {
 		t.Fatal(err)
