@@ -35,6 +35,10 @@ func TestCloseWaitsForWhatIsBeingAsked(t *testing.T) {
 	}
 	defer conn.Close()
 	fmt.Fprintf(conn, `{"action":"authenticate","session_id":%q,"runtime_generation":0}`+"\n", session.ID.Reveal())
+	// Who came later is served: so this one was taken.
+	if err := at.client().Authenticate(t.Context(), session); err != nil {
+		t.Fatal(err)
+	}
 
 	closed := make(chan error, 2)
 	for range cap(closed) {
