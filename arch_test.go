@@ -140,7 +140,6 @@ var (
 		"internal/cli/credcmd/token.go":  "prints the token that was asked for",
 		"spendoncetest/canary/canary.go": "must know a secret to search for it",
 
-		"broker/request.go":               "judges the spelling of a token",
 		"internal/cli/leasecmd/member.go": "prints the answer or the token that was asked for",
 		"internal/cli/leasecmd/run.go":    "puts the session id into the environment of the command, which is what it is for",
 		"internal/ledger/encode.go":       "writes the session id to the state file, and the hash of a token",

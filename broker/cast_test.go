@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/spendonce/spendonce/internal/proctest"
 	"github.com/spendonce/spendonce/lease"
 )
 
@@ -198,21 +199,7 @@ func (a *actor) exit() {
 func (a *actor) end() {
 	a.t.Helper()
 	a.exit()
-	reap(a.t, a.pid)
-}
-
-func reap(t testing.TB, pid int) {
-	t.Helper()
-	for {
-		_, err := unix.Wait4(pid, nil, 0, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			t.Fatalf("reaping %d: %v", pid, err)
-		}
-		return
-	}
+	proctest.Reap(a.t, a.pid)
 }
 
 // act is the other side: it obeys until its line ends.

@@ -36,7 +36,7 @@ func (c *cast) clone(pid int) *actor {
 	}
 	c.t.Cleanup(func() {
 		_ = unix.Kill(pid, unix.SIGKILL)
-		reap(c.t, pid)
+		proctest.Reap(c.t, pid)
 	})
 	return c.meet(pid)
 }

@@ -36,7 +36,7 @@ func TestAPeerWhosePidWentToAMemberIsRefused(t *testing.T) {
 		if member {
 			anchor.tell(order{Do: "reap", PID: peer.pid})
 		} else {
-			reap(t, peer.pid)
+			proctest.Reap(t, peer.pid)
 		}
 		second := anchor.clone(peer.pid)
 		want(t, "the next holder of the pid of "+name, second.authenticate(s), ok)
@@ -133,7 +133,7 @@ func kill(t testing.TB, pid int) {
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	reap(t, pid)
+	proctest.Reap(t, pid)
 }
 
 func onShm(t testing.TB) string {

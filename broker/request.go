@@ -117,13 +117,6 @@ func (s *Server) decide(c *peercred.Conn, q wire.Request, d *decision, deadline 
 	case wire.MintToken:
 		a.Token, err = s.ledger.Mint(deadline, q.SessionID, q.Generation, ledger.Binding(q.Binding))
 	case wire.ConsumeToken:
-		// The generation is judged before the token's spelling.
-		if err = s.ledger.Authenticate(q.SessionID, q.Generation); err != nil {
-			break
-		}
-		if !wire.ValidID(q.Token.Reveal()) {
-			return wire.Answer{}, wire.CodeTokenMalformed, nil
-		}
 		var b ledger.Binding
 		b, err = s.ledger.Consume(deadline, q.SessionID, q.Generation, q.Token)
 		a.Binding = wire.Binding(b)
@@ -202,6 +195,7 @@ var ledgerCodes = []struct {
 	{ledger.ErrSessionUnknown, wire.CodeSessionUnknown},
 	{ledger.ErrGenerationStale, wire.CodeGenerationStale},
 	{ledger.ErrGenerationUnknown, wire.CodeGenerationUnknown},
+	{ledger.ErrTokenMalformed, wire.CodeTokenMalformed},
 	{ledger.ErrTokenReplay, wire.CodeTokenReplay},
 	{ledger.ErrTokenCapacity, wire.CodeTokenCapacity},
 	{ledger.ErrSessionCapacity, wire.CodeSessionCapacity},

@@ -229,21 +229,11 @@ func connect(path string) (*net.UnixConn, error) {
 // still needs a server that runs as our user, which the kernel tells of every
 // connection.
 func checkPlace(socket string) error {
-	path := filepath.Dir(socket)
-	f, err := durable.LookAt(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return noBroker(socket, err)
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrUnsafeServer, err)
-	case !f.Type.IsDir():
-		return fmt.Errorf("%w: %s is no directory, or a link to one", ErrUnsafeServer, path)
-	case int(f.UID) != os.Geteuid():
-		return fmt.Errorf("%w: directory %s belongs to user %d", ErrUnsafeServer, path, f.UID)
-	case f.Mode&0o022 != 0:
-		return fmt.Errorf("%w: directory %s has mode %#o, which lets others write to it", ErrUnsafeServer, path, f.Mode)
+	var f durable.Facts
+	err := durable.CheckDir(filepath.Dir(socket), 0o022)
+	if err == nil {
+		f, err = durable.LookAt(socket)
 	}
-	f, err = durable.LookAt(socket)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return noBroker(socket, err)

@@ -12,11 +12,12 @@ import (
 	"strings"
 
 	"github.com/spendonce/spendonce/internal/durable"
+	"github.com/spendonce/spendonce/peercred"
 )
 
 // MaxSocketPath is how long a socket's path may be, in bytes: what the kernel
 // takes, less its final zero.
-const MaxSocketPath = 107
+const MaxSocketPath = peercred.MaxPath
 
 // The variables that 'spendonce lease run' sets for the command it starts.
 const (
@@ -38,7 +39,11 @@ var (
 // DefaultSocket returns where the broker of this user listens:
 // SPENDONCE_SOCKET; else spendonce/broker.sock in XDG_RUNTIME_DIR, else in
 // /run/user/<uid> if that exists, else broker.sock in the state directory.
-func DefaultSocket() (string, error) {
+func DefaultSocket() (string, error) { return DefaultSocketIn("") }
+
+// DefaultSocketIn is [DefaultSocket] with another state directory than that of
+// the environment, unless it is empty.
+func DefaultSocketIn(stateDir string) (string, error) {
 	path := os.Getenv(SocketVariable)
 	if path == "" {
 		dir := os.Getenv("XDG_RUNTIME_DIR")
@@ -48,13 +53,19 @@ func DefaultSocket() (string, error) {
 				dir = ""
 			}
 		}
-		if dir != "" {
-			path = filepath.Join(dir, "spendonce", "broker.sock")
-		} else if state, err := durable.StateDir(); err == nil {
-			path = filepath.Join(state, "broker.sock")
-		} else {
+		var err error
+		switch {
+		case dir != "":
+			dir = filepath.Join(dir, "spendonce")
+		case stateDir != "":
+			dir = stateDir
+		default:
+			dir, err = durable.StateDir()
+		}
+		if err != nil {
 			return "", fmt.Errorf("finding a place for the broker's socket: XDG_RUNTIME_DIR is not set, there is no /run/user/%d, and %w", os.Geteuid(), err)
 		}
+		path = filepath.Join(dir, "broker.sock")
 	}
 	return path, CheckSocketPath(path)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/spendonce/spendonce/internal/proctest"
 	"github.com/spendonce/spendonce/peercred"
 )
 
@@ -146,7 +147,7 @@ func TestAnAnchorIsOpenedFromItsRecord(t *testing.T) {
 	m.zombie()
 	_, err = pr.OpenAnchor(p)
 	wantError(t, err, peercred.ErrNoProcess)
-	reap(t, m.pid)
+	proctest.Reap(t, m.pid)
 	_, err = pr.OpenAnchor(p)
 	wantError(t, err, peercred.ErrNoProcess)
 }

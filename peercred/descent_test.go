@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/spendonce/spendonce/internal/proctest"
 	"github.com/spendonce/spendonce/peercred"
 )
 
@@ -112,7 +113,7 @@ func TestExplainTellsOfAnyProcess(t *testing.T) {
 		t.Errorf("%v, %v", again, err)
 	}
 	m.exit()
-	reap(t, m.pid)
+	proctest.Reap(t, m.pid)
 	_, err = pr.Explain(m.pid, chain[1].Process)
 	wantError(t, err, peercred.ErrUnreadable)
 	wantError(t, err, peercred.ErrNoProcess)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/spendonce/spendonce/internal/proctest"
 	"github.com/spendonce/spendonce/peercred"
 )
 
@@ -30,7 +31,7 @@ func (m *member) zombie() {
 func TestAPeerThatExitedIsRefused(t *testing.T) {
 	for name, end := range map[string]func(m *member){
 		"a zombie": (*member).zombie,
-		"reaped":   func(m *member) { m.exit(); reap(m.t, m.pid) },
+		"reaped":   func(m *member) { m.exit(); proctest.Reap(m.t, m.pid) },
 	} {
 		t.Run(name+" before the accept", func(t *testing.T) {
 			l, pr, f := listen(t), newProver(t), newFamily(t)
@@ -155,7 +156,7 @@ func TestAnOldKernelsPeerIsServed(t *testing.T) {
 func TestAnOldKernelsPeerThatExitedIsRefused(t *testing.T) {
 	for name, end := range map[string]func(m *member){
 		"a zombie": (*member).zombie,
-		"reaped":   func(m *member) { m.exit(); reap(m.t, m.pid) },
+		"reaped":   func(m *member) { m.exit(); proctest.Reap(m.t, m.pid) },
 	} {
 		l, f := listen(t), newFamily(t)
 		l.AsOldKernel(t, nil)

@@ -134,21 +134,6 @@ func (m *member) exit() {
 	}
 }
 
-// reap waits for the end of a child of the test.
-func reap(t testing.TB, pid int) {
-	t.Helper()
-	for {
-		_, err := unix.Wait4(pid, nil, 0, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			t.Fatalf("reaping %d: %v", pid, err)
-		}
-		return
-	}
-}
-
 func number(t testing.TB, s string) int {
 	t.Helper()
 	n, err := strconv.Atoi(s)

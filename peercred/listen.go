@@ -24,7 +24,9 @@ var (
 	ErrNotOurSocket = errors.New("unfit inherited socket")
 )
 
-const maxPath = len(unix.RawSockaddrUnix{}.Path) - 1
+// MaxPath is how long a socket's path may be, in bytes: what the kernel takes,
+// less its final zero.
+const MaxPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // Listener accepts peers. Its methods are safe for concurrent use.
 type Listener struct {
@@ -42,7 +44,7 @@ type Listener struct {
 // or one of the system's.
 func Listen(path string) (*Listener, error) {
 	switch {
-	case len(path) > maxPath:
+	case len(path) > MaxPath:
 		return nil, fmt.Errorf("%w: it has %d", ErrPathTooLong, len(path))
 	case path == "", strings.HasPrefix(path, "@"), strings.ContainsRune(path, 0):
 		return nil, fmt.Errorf("socket path %q: only names in the file system are used", path)

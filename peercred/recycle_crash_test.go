@@ -27,7 +27,7 @@ func endOf(t testing.TB, pid int) {
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	reap(t, pid)
+	proctest.Reap(t, pid)
 }
 
 // tick waits until a new process would not start in the clock tick of old.
@@ -217,7 +217,7 @@ func TestAnOldKernelsPeerIsNotTakenForItsSuccessor(t *testing.T) {
 		m := f.child(nil)
 		m.tell("dial %s", l.Addr())
 		m.exit()
-		reap(t, m.pid)
+		proctest.Reap(t, m.pid)
 		f.impostor(m.pid)
 		c := accept(t, l)
 		wantError(t, c.Refusal(), peercred.ErrNoPidfd)
@@ -231,7 +231,7 @@ func TestAnOldKernelsPeerIsNotTakenForItsSuccessor(t *testing.T) {
 		chain, _ := pr.Explain(m.pid, peercred.Process{})
 		l.AsOldKernel(t, func() {
 			m.exit()
-			reap(t, m.pid)
+			proctest.Reap(t, m.pid)
 			tick(t, pr, chain[0].Process)
 			f.impostor(m.pid)
 		})

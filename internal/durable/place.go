@@ -48,6 +48,15 @@ func CheckPlace(path string, forbidden uint32) error {
 		return fmt.Errorf("directory %s: %w: the path is not absolute", path, ErrUnsafe)
 	}
 	path = filepath.Clean(path)
+	if err := CheckDir(path, forbidden); err != nil {
+		return err
+	}
+	return checkAncestors(path)
+}
+
+// CheckDir is the part of [CheckPlace] that judges the directory itself. It
+// says nothing of who could replace it.
+func CheckDir(path string, forbidden uint32) error {
 	f, err := LookAt(path)
 	if err != nil {
 		return err
@@ -60,7 +69,7 @@ func CheckPlace(path string, forbidden uint32) error {
 	case f.Mode&forbidden != 0:
 		return fmt.Errorf("directory %s has mode %#o, which lets others in; 'chmod %#o %s' mends that: %w", path, f.Mode, f.Mode&^forbidden, path, ErrUnsafe)
 	}
-	return checkAncestors(path)
+	return nil
 }
 
 func checkAncestors(path string) error {

@@ -85,8 +85,15 @@ func (l *Ledger) Mint(deadline time.Time, id secret.Secret, generation uint64, b
 }
 
 // Consume spends a token and returns what it was minted for. It fails as
-// [Ledger.Authenticate] does, and with [ErrTokenReplay].
+// [Ledger.Authenticate] does, and with [ErrTokenMalformed] and
+// [ErrTokenReplay].
 func (l *Ledger) Consume(deadline time.Time, id secret.Secret, generation uint64, token secret.Secret) (Binding, error) {
+	if !wellFormed(token) {
+		if err := l.Authenticate(id, generation); err != nil { // is judged first
+			return Binding{}, err
+		}
+		return Binding{}, ErrTokenMalformed
+	}
 	x := l.do(deadline, op{action: consume, session: digestOf(id), generation: generation, token: digestOf(token)})
 	return x.binding, x.err
 }

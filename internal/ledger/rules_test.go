@@ -73,7 +73,10 @@ func TestASessionAndItsGenerationAreJudgedFirst(t *testing.T) {
 		wantError(t, "minting, "+c.name, err, c.want)
 		_, err = l.Consume(never, c.id, c.generation, token)
 		wantError(t, "consuming, "+c.name, err, c.want)
+		_, err = l.Consume(never, c.id, c.generation, secret.New("no token"))
+		wantError(t, "consuming what is none, "+c.name, err, c.want)
 	}
+	wantError(t, "consuming what is none", consumed(l, s, secret.New("no token")), ledger.ErrTokenMalformed)
 	wantError(t, "authenticating", l.Authenticate(s.ID, 3), nil)
 	wantError(t, "consuming after all that", consumed(l, s, token), nil)
 }

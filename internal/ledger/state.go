@@ -20,6 +20,8 @@ var (
 	// ErrGenerationUnknown says that the session has not yet reached the
 	// generation.
 	ErrGenerationUnknown = errors.New("generation not registered")
+	// ErrTokenMalformed says that this is not how a token is spelled.
+	ErrTokenMalformed = errors.New("no token's spelling")
 	// ErrTokenReplay says that the token does not wait to be spent by this
 	// session in this generation: it was spent, revoked, is another's or was
 	// never minted. Nothing tells these apart.

@@ -26,15 +26,11 @@ const askers = 8
 // asking is row h: requests that change nothing, against a server that
 // connects, reads a line and sends it back.
 func asking(ctx context.Context, b *bench) ([]row, error) {
-	ours, err := startBroker(ctx, b)
+	ours, session, err := startAnchored(ctx, b)
 	if err != nil {
 		return nil, err
 	}
 	defer ours.stop()
-	session, err := ours.client.RegisterAnchor(ctx, 0)
-	if err != nil {
-		return nil, err
-	}
 	echo, err := startEcho(ctx, b)
 	if err != nil {
 		return nil, err
@@ -199,11 +195,10 @@ func echoOnce(ctx context.Context, socket string, line []byte) error {
 // alone.
 func residentMiB(ctx context.Context, b *bench) (figures []float64, err error) {
 	for range 3 {
-		p, err := startBroker(ctx, b)
+		p, s, err := startAnchored(ctx, b)
 		if err != nil {
 			return nil, err
 		}
-		s, err := p.client.RegisterAnchor(ctx, 0)
 		for range 100 {
 			err = errors.Join(err, leasePair(ctx, p.client, s))
 		}

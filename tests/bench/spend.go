@@ -27,15 +27,11 @@ import (
 // spending is row g: tokens minted and consumed, each durable before the
 // answer, by clients that connect for every request.
 func spending(ctx context.Context, b *bench) (rows []row, err error) {
-	ours, err := startBroker(ctx, b)
+	ours, session, err := startAnchored(ctx, b)
 	if err != nil {
 		return nil, err
 	}
 	defer ours.stop()
-	session, err := ours.client.RegisterAnchor(ctx, 0)
-	if err != nil {
-		return nil, err
-	}
 	redis, err := startRedis(ctx, b)
 	if err != nil {
 		return nil, err
@@ -182,6 +178,19 @@ func startBroker(ctx context.Context, b *bench) (*process, error) {
 		return nil, fmt.Errorf("the broker said %q: %w", line, err)
 	}
 	return p, nil
+}
+
+// startAnchored starts ours and makes this process an anchor.
+func startAnchored(ctx context.Context, b *bench) (*process, lease.Session, error) {
+	p, err := startBroker(ctx, b)
+	if err != nil {
+		return nil, lease.Session{}, err
+	}
+	s, err := p.client.RegisterAnchor(ctx, 0)
+	if err != nil {
+		p.stop()
+	}
+	return p, s, err
 }
 
 // startRedis starts a redis that answers only what is on the disk.

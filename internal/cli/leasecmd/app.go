@@ -31,9 +31,6 @@ type App struct {
 	socket string // of --socket
 }
 
-// socketName is what the socket is called where nobody says otherwise.
-const socketName = "broker.sock"
-
 // Exit codes of this half; spendonce(1) lists them.
 const (
 	exitUsage       = 2
@@ -112,19 +109,11 @@ func (a *App) socketPath() (string, error) {
 		}
 		return path, lease.CheckSocketPath(path)
 	}
-	path, err := lease.DefaultSocket()
-	// The last place is the state directory: here --state-dir has a say.
-	fallback, _ := durable.StateDir()
-	last := errors.Is(err, durable.ErrNoHome) || path == filepath.Join(fallback, socketName)
-	if !last || os.Getenv(lease.SocketVariable) != "" {
-		return path, err
+	state, err := a.statePath()
+	if err != nil {
+		state = "" // it is the last place, and may not be needed
 	}
-	state, stateErr := a.statePath()
-	if stateErr != nil {
-		return "", err
-	}
-	path = filepath.Join(state, socketName)
-	return path, lease.CheckSocketPath(path)
+	return lease.DefaultSocketIn(state)
 }
 
 // statePath returns the state directory's absolute path.
@@ -192,12 +181,7 @@ func (a *App) input(what string, limit int64) ([]byte, error) {
 }
 
 func (a *App) printJSON(v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.Streams.Out, "%s\n", b)
-	return err
+	return json.NewEncoder(a.Streams.Out).Encode(v)
 }
 
 func self() (string, error) {
