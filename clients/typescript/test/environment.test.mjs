@@ -127,7 +127,17 @@ for (const { name, skip = false, make, message } of [
       return `${file}.link`;
     },
   },
-  { name: "a directory", make: (t) => scratch(t), message: /is not a file of ours/ },
+  {
+    name: "a directory",
+    message: /is not a file of ours/,
+    // Inside the scratch directory: what holds that one may be a shared /tmp, which is
+    // another reason to refuse.
+    make: (t) => {
+      const directory = join(scratch(t), "generation");
+      mkdirSync(directory, { mode: 0o700 });
+      return directory;
+    },
+  },
   {
     name: "a named pipe",
     message: /is not a file of ours/,
