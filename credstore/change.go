@@ -17,6 +17,7 @@ import (
 // SignedIn is what a login gives.
 type SignedIn struct {
 	URL    string
+	Hosts  []string // further origins that may get the token
 	Pin    Pin
 	Tokens Tokens
 }
@@ -57,7 +58,7 @@ func (s *Store) Login(ctx context.Context, target string, in SignedIn) (replaced
 		Kind: KindOIDC, RefreshToken: in.Tokens.RefreshToken, AccessToken: in.Tokens.AccessToken,
 		ExpiresAt: in.Tokens.ExpiresAt, Org: in.Tokens.Org,
 	}
-	p := &pending{URL: in.URL, LoginID: rand.Text(), RefreshToken: record.fingerprint(), Pin: in.Pin}
+	p := &pending{URL: in.URL, Hosts: in.Hosts, LoginID: rand.Text(), RefreshToken: record.fingerprint(), Pin: in.Pin}
 	if len(in.Tokens.Scope) > 0 {
 		p.Pin.Scope = in.Tokens.Scope
 	}

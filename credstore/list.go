@@ -11,6 +11,7 @@ type Entry struct {
 	Usable        bool // the name is one of ours and the record is understood
 	Kind          Kind
 	URL           string
+	Hosts         []string // further origins that may get the token
 	Issuer        string
 	Subject       string
 	Email         string
@@ -62,7 +63,7 @@ func (s *Store) entry(name string, r Record) Entry {
 	if session = session.settled(r); session == nil {
 		return e
 	}
-	e.URL = session.URL
+	e.URL, e.Hosts = session.URL, session.Hosts
 	if session.LastOutcome != nil {
 		o := *session.LastOutcome
 		e.LastOutcome = &o

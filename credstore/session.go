@@ -23,6 +23,8 @@ type Pin struct {
 	ClientID              string         `json:"clientId,omitzero"`
 	ClientSecret          secret.Secret  `json:"clientSecret,omitzero"`
 	ClientAuth            string         `json:"clientAuth,omitzero"` // RFC 8414 method name; "" is client_secret_post or none
+	Registered            bool           `json:"registered,omitzero"` // ClientID came by dynamic registration (RFC 7591)
+	Grant                 string         `json:"grant,omitzero"`      // "" is refresh_token; else client_credentials
 	RedirectURI           string         `json:"redirectUri,omitzero"`
 	Scope                 []string       `json:"scope,omitzero"` // as granted
 	Resource              string         `json:"resource,omitzero"`
@@ -38,6 +40,7 @@ type session struct {
 	Version int      `json:"version"`
 	Target  string   `json:"target,omitzero"` // whose file it is: names may differ by case only, files on some systems not
 	URL     string   `json:"url,omitzero"`
+	Hosts   []string `json:"hosts,omitzero"`   // further origins that may get the token
 	LoginID string   `json:"loginId,omitzero"` // random, new at each login, kept by refreshes
 	Pin     *Pin     `json:"pin,omitzero"`
 	Pending *pending `json:"pending,omitzero"`
@@ -64,6 +67,7 @@ type session struct {
 // the store holds the one it replaces.
 type pending struct {
 	URL          string         `json:"url,omitzero"`
+	Hosts        []string       `json:"hosts,omitzero"`
 	LoginID      string         `json:"loginId"`
 	RefreshToken string         `json:"refreshToken"` // fingerprint; of the access token if there is no refresh token
 	Replaces     string         `json:"replaces"`     // likewise; "" if nothing was stored
@@ -182,7 +186,7 @@ func (s *session) settled(r Record) *session {
 // but what a newer program wrote beside it.
 func (s *session) signedIn(p *pending) *session {
 	pin := p.Pin
-	return &session{Version: sessionVersion, URL: p.URL, LoginID: p.LoginID, Pin: &pin, RefreshToken: p.RefreshToken, Unknown: s.Unknown}
+	return &session{Version: sessionVersion, URL: p.URL, Hosts: p.Hosts, LoginID: p.LoginID, Pin: &pin, RefreshToken: p.RefreshToken, Unknown: s.Unknown}
 }
 
 // about returns the state that is bound to the refresh token, or none of it

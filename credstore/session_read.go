@@ -27,14 +27,16 @@ func quickSession(b []byte) (*session, bool) {
 			s.Target = r.text(v)
 		case "url":
 			s.URL = r.text(v)
+		case "hosts":
+			s.Hosts = []string{}
+			r.list(v, func(v jsontext.Value) { s.Hosts = append(s.Hosts, r.text(v)) })
 		case "loginId":
 			s.LoginID = r.text(v)
 		case "pin":
 			s.Pin = &Pin{}
 			r.pin(v, s.Pin)
 		case "unknownServer":
-			s.UnknownServer = v.Kind() == 't'
-			r.expect(v.Kind() == 't' || v.Kind() == 'f')
+			s.UnknownServer = r.boolean(v)
 		case "obtainedAt":
 			s.ObtainedAt = r.time(v)
 		case "lifetimeSeconds":
@@ -75,7 +77,7 @@ func (r *quickReader) pin(v jsontext.Value, p *Pin) {
 		"issuer": &p.Issuer, "authorizationEndpoint": &p.AuthorizationEndpoint, "tokenEndpoint": &p.TokenEndpoint,
 		"revocationEndpoint": &p.RevocationEndpoint, "registrationEndpoint": &p.RegistrationEndpoint, "clientId": &p.ClientID,
 		"clientAuth": &p.ClientAuth, "redirectUri": &p.RedirectURI, "resource": &p.Resource, "dialect": &p.Dialect,
-		"subject": &p.Subject, "email": &p.Email,
+		"subject": &p.Subject, "email": &p.Email, "grant": &p.Grant,
 	}
 	r.object(v, func(name string, v jsontext.Value) bool {
 		switch to := members[name]; {
@@ -83,6 +85,8 @@ func (r *quickReader) pin(v jsontext.Value, p *Pin) {
 			*to = r.text(v)
 		case name == "clientSecret":
 			p.ClientSecret = secret.New(r.text(v))
+		case name == "registered":
+			p.Registered = r.boolean(v)
 		case name == "scope":
 			p.Scope = []string{}
 			r.list(v, func(v jsontext.Value) { p.Scope = append(p.Scope, r.text(v)) })
@@ -105,8 +109,7 @@ func (r *quickReader) outcome(v jsontext.Value, o *Outcome) {
 		case "class":
 			o.Class = Class(r.text(v))
 		case "outcomeUnknown":
-			o.Unknown = v.Kind() == 't'
-			r.expect(v.Kind() == 't' || v.Kind() == 'f')
+			o.Unknown = r.boolean(v)
 		case "status":
 			o.Status = r.integer(v)
 		case "code":
@@ -160,6 +163,11 @@ func (r *quickReader) text(v jsontext.Value) string {
 	s, err := jsontext.AppendUnquote(nil, v)
 	r.expect(err == nil && v.Kind() == '"')
 	return string(s)
+}
+
+func (r *quickReader) boolean(v jsontext.Value) bool {
+	r.expect(v.Kind() == 't' || v.Kind() == 'f')
+	return v.Kind() == 't'
 }
 
 func (r *quickReader) time(v jsontext.Value) time.Time {

@@ -9,6 +9,9 @@
 //
 //	[lock]
 //	stale_after = "60s"
+//
+//	[store]
+//	key = "keyring" # or "age:/home/me/.config/age/key.txt"
 package config
 
 import (
@@ -19,6 +22,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
@@ -32,6 +36,17 @@ type Config struct {
 	Path    string            `toml:"-"`
 	Targets map[string]Target `toml:"targets"`
 	Lock    Lock              `toml:"lock"`
+	Store   Store             `toml:"store"`
+}
+
+// Store says how the store is kept.
+type Store struct {
+	// Key protects the store at rest: "" (nothing but the file's mode),
+	// "keyring" (the Secret Service), or "age:" and the absolute path of an
+	// identity file.
+	Key string `toml:"key"`
+	// Recipients are further age recipients that can open the store.
+	Recipients []string `toml:"recipients"`
 }
 
 // Target is one remote service. Empty members are not configured.
@@ -108,6 +123,9 @@ func Load(path string) (*Config, error) {
 	if err := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields().Decode(c); err != nil {
 		return nil, describe(path, err)
 	}
+	if err := c.Store.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	for name, t := range c.Targets {
 		if err := t.check(); err != nil {
 			return nil, fmt.Errorf("%s: target %.80q: %w", path, name, err)
@@ -128,6 +146,21 @@ func describe(path string, err error) error {
 		return fmt.Errorf("%s:%d:%d: %s", path, row, column, syntax.Error())
 	}
 	return fmt.Errorf("%s: %w", path, err)
+}
+
+func (s Store) check() error {
+	identity, age := strings.CutPrefix(s.Key, "age:")
+	switch {
+	case s.Key == "" || s.Key == "keyring":
+	case !age:
+		return errors.New("the store's key is neither \"keyring\" nor \"age:IDENTITY-FILE\"")
+	case !filepath.IsAbs(identity):
+		return errors.New("the age identity file of the store's key is not an absolute path")
+	}
+	if len(s.Recipients) > 0 && !age {
+		return errors.New("the store has recipients and no age key")
+	}
+	return nil
 }
 
 func (t Target) check() error {
