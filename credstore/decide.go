@@ -25,6 +25,10 @@ type Request struct {
 	// Rejected is a token that the resource server refused; it is never the
 	// answer. If the store holds another valid one, that is the answer.
 	Rejected secret.Secret
+	// Fresh: a token that is due for its refresh is no answer even where the
+	// refresh fails. Whatever is returned was issued just now, or has more
+	// than the skew left: a minute, or half of its life if that is shorter.
+	Fresh bool
 	// Refresh takes the token that is stored at the call as rejected.
 	Refresh bool
 }
@@ -97,8 +101,12 @@ func (s *Store) decide(v view, req Request) decision {
 	left := r.ExpiresAt.Sub(v.now)
 	live := !r.AccessToken.Empty() && (!known || left > 0)
 	d := decision{fallback: live && !rejected && (!known || left >= req.MinValid), forced: live && rejected}
-	if d.fallback && (!known || left > early(v.session.lifetime(), left)) {
-		return d // fresh
+	if !known || left > early(v.session.lifetime(), left) {
+		if d.fallback {
+			return d // fresh
+		}
+	} else if req.Fresh {
+		d.fallback = false
 	}
 	// The rest is about a refresh; a valid token stands in where it fails.
 	stop := func(err error) decision {
