@@ -183,7 +183,7 @@ func (s *Store) Remove(ctx context.Context, target string) (removed Ended, err e
 // change runs f under the store lock, with everything it needs open.
 func (s *Store) change(ctx context.Context, target string, patient bool, f func(*files, *lockfile.Lock) error) error {
 	if !ValidName(target) {
-		return failing(ErrName, nil, "%.80q is no target name: use letters, digits, '.', '_' and '-', up to 64, starting with a letter or digit", target)
+		return invalidName(target)
 	}
 	files, err := s.openFiles(s.cfg.StaleAfter)
 	if err != nil {

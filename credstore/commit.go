@@ -31,6 +31,10 @@ func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (To
 			h.warn("that the refresh token of %s is spent could not be recorded either: %v", v.target, markErr)
 		}
 		token.AccessToken = next.AccessToken
+		if v.renewsByClient() {
+			return token, false, failing(ErrNotSaved, []error{saveErr},
+				"the new token of %s is valid and could not be saved (%v): make the store writable, or every call asks the server anew", v.target, saveErr)
+		}
 		return token, false, failing(ErrNotSaved, []error{saveErr},
 			"the token of %s was refreshed but not saved (%v): this token is valid, but the session is lost; sign in again with 'spendonce login %s' once the store can be written", v.target, saveErr, v.target)
 	}
@@ -55,7 +59,7 @@ func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens 
 		err = h.files.replaceStore(ctx, lock, h.storeTemp, func(now *snapshot) *document {
 			r, ok = now.record(v.target)
 			there = ok && sameCredential(r, next) && r.ExpiresAt.UnixMilli() == next.ExpiresAt.UnixMilli() && (next.Org == "" || r.Org == next.Org)
-			newer = !there && !(ok && r.Kind == KindOIDC && r.RefreshToken.Equal(sent))
+			newer = !there && !(ok && r.Kind == KindOIDC && r.RefreshToken.Equal(sent) && (!sent.Empty() || sameCredential(r, v.record)))
 			if there || newer {
 				// An attempt that was reported failed went through; or the
 				// target was logged out, signed in anew or refreshed
@@ -109,6 +113,7 @@ func (h *hold) refreshed(old *session, d decision, sent secret.Secret, next Reco
 			s.URL = h.settings.URL
 		}
 	}
+	h.keepRegistration(s)
 	if len(tokens.Scope) > 0 {
 		s.Pin.Scope = tokens.Scope
 	}

@@ -49,12 +49,25 @@ type view struct {
 // marked reports whether the guard's mark speaks of the stored refresh token,
 // of this login, and says state.
 func (v view) marked(state lockfile.MarkState) bool {
+	if v.renewsByClient() {
+		return false
+	}
 	m := v.markAs(state)
 	return v.mark.State == m.State && v.mark.Fingerprint == m.Fingerprint && v.mark.Login == m.Login
 }
 
-// markAs is the mark that says state of the stored refresh token.
+// renewsByClient reports whether the client's own secret renews the token:
+// there is no refresh token then, and nothing that could be spent.
+func (v view) renewsByClient() bool {
+	return v.record.RefreshToken.Empty() && v.session.renewsByClient()
+}
+
+// markAs is the mark that says state of the stored refresh token; none where
+// nothing is spent.
 func (v view) markAs(state lockfile.MarkState) lockfile.Mark {
+	if v.renewsByClient() {
+		return lockfile.Mark{}
+	}
 	m := lockfile.Mark{State: state, Fingerprint: v.record.RefreshToken.Fingerprint(), At: time.Now()}
 	if v.session != nil {
 		m.Login = secret.New(v.session.LoginID).Fingerprint()
@@ -118,7 +131,7 @@ func (s *Store) decide(v view, req Request) decision {
 	switch {
 	case v.sessionError != nil:
 		return stop(v.sessionError)
-	case r.RefreshToken.Empty():
+	case r.RefreshToken.Empty() && !v.renewsByClient():
 		return stop(failing(ErrLoginRequired, nil,
 			"the session of %s has ended and the server gave no refresh token: sign in again with 'spendonce login %s'", v.target, v.target))
 	case v.marked(lockfile.MarkSpent):

@@ -68,3 +68,7 @@ func (f *fault) Unwrap() []error { return f.kinds }
 func failing(kind error, causes []error, format string, args ...any) error {
 	return &fault{fmt.Sprintf(format, args...), append([]error{kind}, causes...)}
 }
+
+func invalidName(target string) error {
+	return failing(ErrName, nil, "%.80q is no target name: use letters, digits, '.', '_' and '-', up to 64, starting with a letter or digit", target)
+}

@@ -16,8 +16,9 @@ func NewSecret(value string) Secret { return secret.New(value) }
 // Grant is what is sent, and to whom.
 type Grant struct {
 	Pin          Pin
-	RefreshToken secret.Secret
-	Resource     string // RFC 8707; the pin's, or empty when the server refused it
+	RefreshToken secret.Secret // empty where Pin.Grant is ClientCredentials
+	Resource     string        // RFC 8707; the pin's, or empty when the server refused it
+	Scope        []string      // to be sent; empty: none, what was granted stays
 }
 
 // Tokens is what came back. Empty members keep what is stored.
@@ -31,6 +32,11 @@ type Tokens struct {
 	ServerDate   time.Time
 	Warnings     []string
 }
+
+// Register registers the client anew (RFC 7591) at the server of a session
+// whose client that server has forgotten. It returns the pin with the new
+// client in it and everything else as it was.
+type Register func(ctx context.Context, p Pin) (Pin, error)
 
 // Exchange sends one refresh request and judges the answer. It must send at
 // most once, must never follow a redirect, and returns a [Failure] for

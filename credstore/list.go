@@ -71,6 +71,7 @@ func (s *Store) entry(name string, r Record) Entry {
 	if session.Pin != nil {
 		e.Issuer, e.Subject, e.Email, e.Scope = session.Pin.Issuer, session.Pin.Subject, session.Pin.Email, session.Pin.Scope
 	}
+	e.Refreshable = e.Refreshable || r.Kind == KindOIDC && session.renewsByClient()
 	loginRequired, notBefore, _ := session.about(r.RefreshToken)
 	e.LoginRequired = r.Kind == KindOIDC && loginRequired != ""
 	if time.Now().Before(notBefore) && time.Until(notBefore) <= maxNotBefore {

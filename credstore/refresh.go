@@ -28,6 +28,7 @@ type hold struct {
 	storeLock   *lockfile.Lock // held throughout in ScopeStore, else only for the commit
 	storeTemp   *durable.Temp
 	sessionTemp *durable.Temp
+	registered  bool // the client was registered anew in this hold
 	unanswered  bool // a send of this token may have been processed without our learning it
 	stepped     time.Time
 	found       bool // a token, while waiting

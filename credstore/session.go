@@ -34,6 +34,16 @@ type Pin struct {
 	Unknown               jsontext.Value `json:",embed"`
 }
 
+// ClientCredentials is the Grant of a session that is renewed with the
+// client's own secret (RFC 6749 section 4.4). Nothing of it is spent by use.
+const ClientCredentials = "client_credentials"
+
+// renewsByClient reports whether it is the client's secret that renews the
+// session, and no refresh token.
+func (s *session) renewsByClient() bool {
+	return s != nil && s.Pin != nil && s.Pin.Grant == ClientCredentials
+}
+
 // session is sessions/<target>.json: what we must know of a target and a
 // program that shares the store must not see.
 type session struct {

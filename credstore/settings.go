@@ -24,6 +24,9 @@ type Settings struct {
 	URL   string
 	Pin   Pin
 	Scope Scope // empty: ScopeTarget, or ScopeStore for the dialect "hypaware"
+	// RefreshScope sends the granted scope with each refresh, for servers that
+	// demand it.
+	RefreshScope bool
 	// StaleAfter replaces [Config.StaleAfter] for this target if positive. It
 	// is for tests: with ScopeStore less than a minute is refused, because
 	// other programs hold the lock by that constant.

@@ -18,6 +18,9 @@ type SourceConfig struct {
 	Settings func() (Settings, error)
 	// Exchange is called at most twice in one hold of the lock.
 	Exchange Exchange
+	// Register, when set, is called at most once in one hold of the lock, and
+	// only for a client that came by dynamic registration.
+	Register Register
 	// Revoke, when set, ends a session whose new tokens nobody will use
 	// because of a logout or login during the exchange.
 	Revoke Revoke
@@ -42,7 +45,7 @@ type Source struct {
 // Source returns the target's source. Nothing is read before the first call.
 func (s *Store) Source(cfg SourceConfig) (*Source, error) {
 	if !ValidName(cfg.Target) {
-		return nil, failing(ErrName, nil, "%.80q is no target name: use letters, digits, '.', '_' and '-', up to 64, starting with a letter or digit", cfg.Target)
+		return nil, invalidName(cfg.Target)
 	}
 	if cfg.Exchange == nil {
 		return nil, failing(ErrConfig, nil, "no way to refresh %s was given", cfg.Target)

@@ -149,6 +149,9 @@ func sameCredential(a, b Record) bool {
 // no longer matters.
 func (h *hold) send(ctx context.Context, v view, d decision, sent secret.Secret) (t Tokens, again bool, f *Failure) {
 	g := Grant{Pin: h.settings.Pin, RefreshToken: sent, Resource: h.settings.Pin.Resource}
+	if h.settings.RefreshScope || g.Pin.Grant == ClientCredentials {
+		g.Scope = g.Pin.Scope
+	}
 	t, f = h.exchange(ctx, g, d)
 	if f == nil {
 		return t, false, nil
@@ -158,6 +161,8 @@ func (h *hold) send(ctx context.Context, v view, d decision, sent secret.Secret)
 		h.unanswered = h.unanswered || !f.Unprocessed
 	case f.Class == ClassRequest && f.Code == "invalid_target" && g.Resource != "":
 		g.Resource = ""
+	case f.Class == ClassClientDead && h.reregister(ctx):
+		g.Pin = h.settings.Pin
 	default:
 		return t, false, f
 	}
@@ -223,6 +228,10 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, f *Failure) (Token, 
 			next := old.settled(r).clone()
 			if next.RefreshToken != sent.Fingerprint() {
 				next.LoginRequired = "" // it spoke of another token
+			}
+			h.keepRegistration(next)
+			if h.registered && f.Class == ClassClientDead {
+				next.Pin.Registered = false // one more would end the same way
 			}
 			next.RefreshToken, next.LastOutcome = sent.Fingerprint(), o
 			next.NotBefore, next.Failures = notBefore, failures+1

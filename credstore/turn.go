@@ -1,0 +1,97 @@
+package credstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spendonce/spendonce/internal/durable"
+)
+
+// Turn is a process's turn to ask a person to sign in to a target. It is a
+// courtesy and no lock: nothing of the store waits for it, and a login that
+// has none is as good.
+type Turn struct{ kept *durable.Kept }
+
+// End gives the turn up. It is safe on nil; the end of the process does it too.
+func (t *Turn) End() {
+	if t != nil {
+		t.kept.Close()
+	}
+}
+
+// turnPause is the time between two looks at the process that has the turn.
+const turnPause = 50 * time.Millisecond
+
+// LoginTurn returns a turn as soon as no other process has one. While another
+// has it, waiting (which may be nil) is called once, and the wait also ends:
+//
+//   - with adopted, when the target was signed in to since the call: the other
+//     process's login is there to be used;
+//   - with neither, when enough is readable or closed, or when there can be no
+//     turns because the file system has no kernel locks: then this process
+//     signs in beside the other one;
+//   - with the error of ctx, or one of the disk.
+func (s *Store) LoginTurn(ctx context.Context, target string, waiting func(), enough <-chan struct{}) (t *Turn, adopted bool, err error) {
+	if !ValidName(target) {
+		return nil, false, invalidName(target)
+	}
+	files, err := s.openFiles(s.cfg.StaleAfter)
+	if err == nil {
+		defer files.close()
+		err = files.openLocks()
+	}
+	if err != nil {
+		return nil, false, s.changeError(err)
+	}
+	kept, err := files.locks.OpenKept(target + ".login")
+	if err != nil {
+		return nil, false, s.changeError(err)
+	}
+	before := s.loginID(target)
+	for {
+		got, err := kept.TryLock()
+		adopted = s.loginID(target) != before
+		switch {
+		case errors.Is(err, durable.ErrNoKernelLocks):
+			kept.Close()
+			return nil, false, nil
+		case err != nil:
+			kept.Close()
+			return nil, false, s.changeError(err)
+		case adopted:
+			kept.Close()
+			return nil, true, nil
+		case got:
+			return &Turn{kept}, false, nil
+		}
+		if waiting != nil {
+			waiting()
+			waiting = nil
+		}
+		select {
+		case <-time.After(turnPause):
+		case <-enough:
+			kept.Close()
+			return nil, false, nil
+		case <-ctx.Done():
+			kept.Close()
+			return nil, false, context.Cause(ctx)
+		}
+	}
+}
+
+// loginID names the login that the stored session comes of; "" if there is
+// none, or none that can be read.
+func (s *Store) loginID(target string) string {
+	v, err := s.readNow()
+	if err != nil {
+		return ""
+	}
+	r, ok := v.record(target)
+	session, err := s.readSession(target, false)
+	if err != nil || !ok || session == nil {
+		return ""
+	}
+	return session.settled(r).LoginID
+}
