@@ -33,6 +33,7 @@ func (s *TokenServer) authorize(q *request) *response {
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
 		return notAllowed(http.MethodGet)
 	}
+	s.fetchClient(q, true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := q.params
@@ -64,11 +65,11 @@ func (s *TokenServer) authorize(q *request) *response {
 		return refuse("invalid_request", "PKCE with S256 is required")
 	case p.Get("prompt") == "none":
 		return refuse("login_required", "nobody is signed in here")
+	case !client.mayUse("authorization_code"):
+		return refuse("unauthorized_client", "the client is not registered for the code flow")
 	}
-	for _, target := range a.resource {
-		if u, err := url.Parse(target); err != nil || !u.IsAbs() || u.Fragment != "" {
-			return refuse("invalid_target", "the resource is not an absolute URI without fragment")
-		}
+	if problem := s.wrongTarget(q, nil); problem != "" {
+		return refuse("invalid_target", problem)
 	}
 	now := time.Now()
 	for id, old := range s.pending {

@@ -1,6 +1,7 @@
 package spendoncetest
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -40,6 +41,8 @@ func (s *TokenServer) register(q *request) *response {
 		return oauthError(400, "invalid_client_metadata", description)
 	}
 	switch {
+	case q.cfg.NoRegistration:
+		return s.notFound(q)
 	case q.r.Method != http.MethodPost:
 		return notAllowed(http.MethodPost)
 	case q.bad != "" || !isType(q, "application/json"):
@@ -56,7 +59,10 @@ func (s *TokenServer) register(q *request) *response {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := Client{ID: "client_" + random(), RedirectURIs: asked.RedirectURIs}
+	c := Client{ID: "client_" + random(), RedirectURIs: asked.RedirectURIs, GrantTypes: asked.GrantTypes}
+	if len(c.GrantTypes) == 0 {
+		c.GrantTypes = []string{"authorization_code", "refresh_token"}
+	}
 	switch asked.AuthMethod {
 	case "none":
 		if s.cfg.RequireClientSecret {
@@ -65,20 +71,17 @@ func (s *TokenServer) register(q *request) *response {
 	case "", "client_secret_basic", "client_secret_post":
 		// RFC 7591: no method named means client_secret_basic.
 		c.Secret = "cs_" + random()
+		c.AuthMethod = cmp.Or(asked.AuthMethod, "client_secret_basic")
 	default:
 		return refuse("that way to authenticate is not known here")
 	}
 	s.clients[c.ID] = c
 	s.update(func(c *Counters) { c.Registrations++ })
-	method := asked.AuthMethod
-	if method == "" {
-		method = "client_secret_basic"
-	}
 	members := map[string]any{"client_id": c.ID, "client_id_issued_at": time.Now().Unix(),
-		"redirect_uris": append([]string{}, c.RedirectURIs...), "token_endpoint_auth_method": method,
-		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"}}
-	if len(asked.GrantTypes) > 0 {
-		members["grant_types"] = asked.GrantTypes
+		"redirect_uris": append([]string{}, c.RedirectURIs...), "token_endpoint_auth_method": cmp.Or(c.AuthMethod, "none"),
+		"grant_types": c.GrantTypes, "response_types": []string{}}
+	if c.mayUse("authorization_code") {
+		members["response_types"] = []string{"code"}
 	}
 	if asked.ClientName != "" {
 		members["client_name"] = asked.ClientName

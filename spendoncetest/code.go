@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"slices"
 	"time"
 )
 
@@ -62,32 +61,20 @@ func (s *TokenServer) redeemCode(q *request, client Client, now time.Time) (*pai
 	}
 	f := &family{account: c.account, client: c.client, scope: c.scope, resource: c.resource,
 		nonce: c.nonce, authTime: now}
-	if bad := wrongTarget(q, f); bad != nil {
+	if bad := s.refuseTarget(q, f.resource); bad != nil {
 		return nil, bad
 	}
 	c.family = f
 	return s.signIn(f, now), nil
 }
 
-// signIn gives a new family its first tokens. mu is held.
+// signIn gives a new family its first tokens; a refresh token only if its
+// client may use one. mu is held.
 func (s *TokenServer) signIn(f *family, now time.Time) *pair {
 	s.update(func(c *Counters) { c.CodeExchanges++; c.LiveFamilies++ })
-	pair := s.issue(f, now, false, true)
+	pair := s.issue(f, now, false, s.clients[f.client].mayUse("refresh_token"))
 	if hasScope(f.scope, "openid") {
 		pair.idToken = s.idToken(f, now, pair.expires)
 	}
 	return pair
-}
-
-// wrongTarget refuses a resource that was not asked for at login (RFC 8707).
-func wrongTarget(q *request, f *family) *response {
-	if len(f.resource) == 0 {
-		return nil
-	}
-	for _, target := range q.params["resource"] {
-		if !slices.Contains(f.resource, target) {
-			return oauthError(400, "invalid_target", "that resource was not granted at login")
-		}
-	}
-	return nil
 }

@@ -41,6 +41,8 @@ type TokenServerConfig struct {
 	Org string
 	// LogSize bounds the request log, DefaultLogSize if 0.
 	LogSize int
+	// DocumentTLS is for fetching client-id documents; nil: system roots.
+	DocumentTLS *tls.Config
 
 	// The fields below may change while the server runs, by
 	// [TokenServer.Configure].
@@ -74,6 +76,22 @@ type TokenServerConfig struct {
 	RFC3339Expiry bool
 	// RejectResource makes the resource refuse every token.
 	RejectResource bool
+	// RequiredScope, space-separated: the resource refuses a token that was
+	// granted less with 403 and insufficient_scope (RFC 6750, section 3.1).
+	RequiredScope string
+	// ChallengeScope is the scope in the challenge of the resource's 401.
+	ChallengeScope string
+	// RequireResource is the one resource (RFC 8707) that every authorization,
+	// device authorization and token request must name, else it is refused
+	// with invalid_target. What starts with a slash is a path of this server.
+	RequireResource string
+	// ClientIDMetadata takes https URLs, and http ones of loopback addresses,
+	// as client ids: the document there is the registration
+	// (draft-ietf-oauth-client-id-metadata-document). It is fetched for every
+	// authorization request, and later if the client was forgotten.
+	ClientIDMetadata bool
+	// NoRegistration: there is no dynamic registration.
+	NoRegistration bool
 	// CallbackIssuer replaces the iss parameter of authorization responses;
 	// "-" leaves it out, in the metadata too.
 	CallbackIssuer string
@@ -90,6 +108,11 @@ type Client struct {
 	// RedirectURIs match exactly, but for the port of a loopback literal
 	// (RFC 8252, section 7.3).
 	RedirectURIs []string `json:"redirect_uris"`
+	// GrantTypes are the only ones it may use; none: all of them.
+	GrantTypes []string `json:"grant_types,omitempty"`
+	// AuthMethod is the only way in which it may show its secret,
+	// client_secret_basic or client_secret_post; "": either.
+	AuthMethod string `json:"token_endpoint_auth_method,omitempty"`
 }
 
 // withDefaults returns the config with zero fields filled in, or what is

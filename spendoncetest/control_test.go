@@ -99,6 +99,14 @@ func TestAToolDrivesTheServerByTheControlAPI(t *testing.T) {
 		t.Fatalf("a wait that cannot end: %d", a.status)
 	}
 
+	if a := do("POST", "config", `{"required_scope":"w","challenge_scope":"r","require_resource":"/resource","client_id_metadata":true,"no_registration":true}`); a.text("required_scope") != "w" ||
+		a.text("challenge_scope") != "r" || a.text("require_resource") != "/resource" || a.m["client_id_metadata"] != true || a.m["no_registration"] != true {
+		t.Fatal(a.body)
+	}
+	if a := get(t, s.ResourceURL(), at); a.status != 403 {
+		t.Fatalf("the required scope: %d", a.status)
+	}
+	do("POST", "config", `{"required_scope":"","require_resource":""}`)
 	if a := do("POST", "config", `{"reuse_grace_ms":60000,"lifetime_ms":5000,"no_rotation":true}`); a.m["reuse_grace_ms"] != 60000.0 || a.m["no_rotation"] != true || a.m["latency_ms"] != 0.0 {
 		t.Fatalf("config: %s", a.body)
 	}

@@ -130,31 +130,41 @@ type settings struct {
 	JWTAccessTokens     *bool   `json:"jwt_access_tokens,omitempty"`
 	RFC3339Expiry       *bool   `json:"rfc3339_expiry,omitempty"`
 	RejectResource      *bool   `json:"reject_resource,omitempty"`
+	ClientIDMetadata    *bool   `json:"client_id_metadata,omitempty"`
+	NoRegistration      *bool   `json:"no_registration,omitempty"`
 	CallbackIssuer      *string `json:"callback_issuer,omitempty"`
+	RequiredScope       *string `json:"required_scope,omitempty"`
+	ChallengeScope      *string `json:"challenge_scope,omitempty"`
+	RequireResource     *string `json:"require_resource,omitempty"`
 }
 
 // fields pairs the members with those of the config.
-func (v *settings) fields(c *TokenServerConfig) (map[**int64]*time.Duration, map[**bool]*bool) {
+func (v *settings) fields(c *TokenServerConfig) (map[**int64]*time.Duration, map[**bool]*bool, map[**string]*string) {
 	return map[**int64]*time.Duration{&v.Lifetime: &c.Lifetime, &v.CodeLifetime: &c.CodeLifetime,
 			&v.ReuseGrace: &c.ReuseGrace, &v.LatencyBefore: &c.LatencyBefore, &v.Latency: &c.Latency,
 			&v.DeviceInterval: &c.DeviceInterval},
 		map[**bool]*bool{&v.NoRotation: &c.NoRotation, &v.NoFamilyRevocation: &c.NoFamilyRevocation,
 			&v.RequireClientSecret: &c.RequireClientSecret, &v.JWTAccessTokens: &c.JWTAccessTokens,
-			&v.RFC3339Expiry: &c.RFC3339Expiry, &v.RejectResource: &c.RejectResource}
+			&v.RFC3339Expiry: &c.RFC3339Expiry, &v.RejectResource: &c.RejectResource,
+			&v.ClientIDMetadata: &c.ClientIDMetadata, &v.NoRegistration: &c.NoRegistration},
+		map[**string]*string{&v.CallbackIssuer: &c.CallbackIssuer, &v.RequiredScope: &c.RequiredScope,
+			&v.ChallengeScope: &c.ChallengeScope, &v.RequireResource: &c.RequireResource}
 }
 
 func (s *TokenServer) controlSettings() settings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cfg, out := s.cfg, settings{}
-	durations, flags := out.fields(&cfg)
+	durations, flags, texts := out.fields(&cfg)
 	for member, d := range durations {
 		*member = new(d.Milliseconds())
 	}
 	for member, flag := range flags {
 		*member = flag
 	}
-	out.CallbackIssuer = &cfg.CallbackIssuer
+	for member, text := range texts {
+		*member = text
+	}
 	return out
 }
 
@@ -164,7 +174,7 @@ func (s *TokenServer) controlConfigure(_ *http.Request, body []byte) (any, error
 		return nil, err
 	}
 	err := s.Configure(func(c *TokenServerConfig) {
-		durations, flags := in.fields(c)
+		durations, flags, texts := in.fields(c)
 		for member, d := range durations {
 			if *member != nil {
 				*d = time.Duration(**member) * time.Millisecond
@@ -175,8 +185,10 @@ func (s *TokenServer) controlConfigure(_ *http.Request, body []byte) (any, error
 				*flag = **member
 			}
 		}
-		if in.CallbackIssuer != nil {
-			c.CallbackIssuer = *in.CallbackIssuer
+		for member, text := range texts {
+			if *member != nil {
+				*text = **member
+			}
 		}
 	})
 	if err != nil {

@@ -33,6 +33,11 @@ type Counters struct {
 	LiveFamilies      int `json:"live_families"`      // gauge: not revoked
 	ResourceServed    int `json:"resource_served"`    // answered 200 by the rules
 	DiscoveryRequests int `json:"discovery_requests"` // metadata documents asked for
+	ClientCredentials int `json:"client_credentials"` // grants to clients in their own name
+	ClientDocuments   int `json:"client_documents"`   // client-id documents fetched and accepted
+	DeviceRequests    int `json:"device_requests"`    // device codes given out
+	WrongTargets      int `json:"wrong_targets"`      // requests refused with invalid_target
+	ResourceForbidden int `json:"resource_forbidden"` // those of the resource answered 403 for want of scope
 }
 
 // LogEntry is one request, without any secret.

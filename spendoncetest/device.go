@@ -19,6 +19,7 @@ const deviceLife = 10 * time.Minute
 type device struct {
 	client   string
 	scope    string
+	resource []string
 	userCode string
 	expires  time.Time
 	interval time.Duration
@@ -35,6 +36,7 @@ func (s *TokenServer) deviceAuthorization(q *request) *response {
 	if bad := s.checkForm(q); bad != nil {
 		return bad
 	}
+	s.fetchClient(q, true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	client, bad := s.authenticate(q)
@@ -44,6 +46,12 @@ func (s *TokenServer) deviceAuthorization(q *request) *response {
 	if client.ID == "" {
 		return invalidClient(q, "the client did not say who it is")
 	}
+	if !client.mayUse(grantDevice) {
+		return oauthError(400, "unauthorized_client", "the client is not registered for the device grant")
+	}
+	if bad := s.refuseTarget(q, nil); bad != nil {
+		return bad
+	}
 	now := time.Now()
 	for key, d := range s.devices {
 		if now.After(d.expires.Add(deviceLife)) {
@@ -51,10 +59,11 @@ func (s *TokenServer) deviceAuthorization(q *request) *response {
 		}
 	}
 	letters := rand.Text()
-	d := &device{client: client.ID, scope: q.params.Get("scope"), userCode: letters[:4] + "-" + letters[4:8],
+	d := &device{client: client.ID, scope: q.params.Get("scope"), resource: q.params["resource"], userCode: letters[:4] + "-" + letters[4:8],
 		expires: now.Add(deviceLife), interval: s.cfg.DeviceInterval}
 	value := "dc_" + random()
 	s.devices[digestOf(value)] = d
+	s.update(func(c *Counters) { c.DeviceRequests++ })
 	verify := s.base + pathVerify
 	return jsonResponse(200, map[string]any{"device_code": value, "user_code": d.userCode,
 		"verification_uri": verify, "verification_uri_complete": verify + "?user_code=" + d.userCode,
@@ -83,8 +92,11 @@ func (s *TokenServer) redeemDevice(q *request, client Client, now time.Time) (*p
 		}
 		return nil, oauthError(400, "authorization_pending", "nobody has approved yet")
 	}
+	if bad := s.refuseTarget(q, d.resource); bad != nil {
+		return nil, bad
+	}
 	delete(s.devices, key)
-	return s.signIn(&family{account: d.account, client: d.client, scope: d.scope, authTime: now}, now), nil
+	return s.signIn(&family{account: d.account, client: d.client, scope: d.scope, resource: d.resource, authTime: now}, now), nil
 }
 
 // ApproveDevice lets account sign in the device that shows userCode.

@@ -26,16 +26,8 @@ func (s *TokenServer) discovery(q *request) *response {
 			return s.metadata(q.cfg)
 		}
 	}
-	if rest, ok := strings.CutPrefix(path, wellKnownProtected); ok && (rest == "" || rest == pathResource || strings.HasPrefix(rest, pathResource+"/")) {
-		if rest == "" {
-			rest = pathResource
-		}
-		return jsonResponse(200, map[string]any{
-			"resource":                 s.base + rest,
-			"authorization_servers":    []string{s.issuer},
-			"bearer_methods_supported": []string{"header"},
-			"scopes_supported":         []string{"openid", "offline_access"},
-		})
+	if rest, ok := strings.CutPrefix(q.r.URL.EscapedPath(), wellKnownProtected); ok {
+		return s.protected(q, rest)
 	}
 	return s.notFound(q)
 }
@@ -45,7 +37,7 @@ func (s *TokenServer) metadata(cfg TokenServerConfig) *response {
 	if !cfg.RequireClientSecret {
 		methods = append(methods, "none")
 	}
-	return jsonResponse(200, map[string]any{
+	members := map[string]any{
 		"issuer":                                         s.issuer,
 		"authorization_endpoint":                         s.base + pathAuthorize,
 		"token_endpoint":                                 s.base + pathToken,
@@ -55,13 +47,20 @@ func (s *TokenServer) metadata(cfg TokenServerConfig) *response {
 		"jwks_uri":                                       s.base + pathJWKS,
 		"response_types_supported":                       []string{"code"},
 		"response_modes_supported":                       []string{"query"},
-		"grant_types_supported":                          []string{"authorization_code", "refresh_token", grantDevice},
+		"grant_types_supported":                          []string{"authorization_code", "refresh_token", grantDevice, grantClient},
 		"code_challenge_methods_supported":               []string{"S256"},
 		"token_endpoint_auth_methods_supported":          methods,
 		"revocation_endpoint_auth_methods_supported":     methods,
-		"scopes_supported":                               []string{"openid", "offline_access"},
+		"scopes_supported":                               cfg.scopes(),
 		"subject_types_supported":                        []string{"public"},
 		"id_token_signing_alg_values_supported":          []string{"ES256"},
 		"authorization_response_iss_parameter_supported": cfg.CallbackIssuer != "-",
-	})
+	}
+	if cfg.ClientIDMetadata {
+		members["client_id_metadata_document_supported"] = true
+	}
+	if cfg.NoRegistration {
+		delete(members, "registration_endpoint")
+	}
+	return jsonResponse(200, members)
 }

@@ -12,8 +12,11 @@
 // second use revokes everything that came of the same login. Authorization
 // codes work once, for the client, redirect URI and PKCE challenge they were
 // made for. Redirect URIs match exactly, but for the port of a loopback IP
-// literal. A client that authenticates must do so in one way, and may not
-// give a parameter twice.
+// literal. A client that authenticates must do so in one way, the registered
+// one if it registered, and may not give a parameter twice. A registered
+// client uses the grant types that it registered for, and gets a refresh token
+// only if that is one of them. Where a resource is required
+// (RequireResource), every leg must name it.
 //
 // To kill a process exactly while the server has its request, shut a gate
 // ([TokenServer.Hold]), wait for the request ([TokenServer.WaitForHeld]),
@@ -29,15 +32,19 @@
 //
 // # Endpoints
 //
-//	/token                   oauth2 dialect: RFC 6749, form in, JSON out
+//	/token                   oauth2 dialect: RFC 6749, form in, JSON out; refresh
+//	                         tokens, codes, device codes, client credentials
 //	/v1/identity/token       hypaware dialect: JSON in, access_jwt out
 //	/authorize, /login       the code flow with PKCE; a form without scripts
 //	/revoke                  RFC 7009
-//	/register                RFC 7591
+//	/register                RFC 7591; with ClientIDMetadata, a client may also
+//	                         be the URL of a document about itself
 //	/device_authorization    RFC 8628; people approve at /device
 //	/jwks                    the key of ID tokens (ES256)
-//	/resource, /resource/... 200 and JSON for a live access token, else 401
-//	/.well-known/...         RFC 8414, OpenID Connect Discovery, RFC 9728
+//	/resource, /resource/... 200 and JSON for a live access token, else 401, or
+//	                         403 where its scope lacks the RequiredScope
+//	/.well-known/...         RFC 8414, OpenID Connect Discovery; RFC 9728 for
+//	                         each path under /resource, exactly
 //
 // # The control API
 //
@@ -82,6 +89,9 @@
 //	curl -H "$H" $U/config
 //	curl -H "$H" $U/config -d '{"latency_ms":1000,"reuse_grace_ms":30000}'
 //	  {"lifetime_ms":3600000,"latency_ms":1000,"reuse_grace_ms":30000, ...}
+//	curl -H "$H" $U/config -d '{"required_scope":"files:write",
+//	    "challenge_scope":"files:read","require_resource":"/resource"}'
+//	curl -H "$H" $U/config -d '{"client_id_metadata":true,"no_registration":true}'
 //
 //	curl -H "$H" $U/device -d '{"user_code":"ABCD-EFGH","account":"alice"}'
 //	curl -H "$H" $U/device -d '{"user_code":"ABCD-EFGH","deny":true}'

@@ -3,7 +3,6 @@ package spendoncetest
 import (
 	"net/http"
 	"strings"
-	"time"
 )
 
 func (s *TokenServer) routes() http.Handler {
@@ -39,26 +38,4 @@ func (s *TokenServer) routes() http.Handler {
 func (s *TokenServer) notFound(*request) *response {
 	return &response{status: http.StatusNotFound, body: "there is nothing here\n",
 		contentType: "text/plain; charset=utf-8", outcome: "not found"}
-}
-
-// resource serves any method under /resource to a live access token (RFC
-// 6750).
-func (s *TokenServer) resource(q *request) *response {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	shown := q.bearer()
-	f := s.grants.live(shown, time.Now())
-	if f == nil || s.cfg.RejectResource {
-		s.update(func(c *Counters) { c.ResourceRejected++ })
-		r := oauthError(401, "invalid_token", "the access token is missing, expired or revoked")
-		challenge := `Bearer realm="spendonce-test", resource_metadata="` + s.base + wellKnownProtected + pathResource + `"`
-		if shown != "" {
-			challenge += `, error="invalid_token"`
-		}
-		r.header = http.Header{"Www-Authenticate": {challenge}}
-		return r
-	}
-	s.update(func(c *Counters) { c.ResourceServed++ })
-	return jsonResponse(200, map[string]any{"account": f.account, "client_id": f.client,
-		"scope": f.scope, "method": q.r.Method, "path": clip(q.r.URL.Path, 200)})
 }

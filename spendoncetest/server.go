@@ -141,7 +141,7 @@ func (s *TokenServer) Configure(change func(*TokenServerConfig)) error {
 	}
 	old := s.cfg
 	cfg.Listen, cfg.TLS, cfg.IssuerPath = old.Listen, old.TLS, old.IssuerPath
-	cfg.Clients, cfg.Users, cfg.Org, cfg.LogSize = old.Clients, old.Users, old.Org, old.LogSize
+	cfg.Clients, cfg.Users, cfg.Org, cfg.LogSize, cfg.DocumentTLS = old.Clients, old.Users, old.Org, old.LogSize, old.DocumentTLS
 	s.cfg = cfg
 	return nil
 }

@@ -4,17 +4,22 @@ import (
 	"crypto/subtle"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
 
-const grantDevice = "urn:ietf:params:oauth:grant-type:device_code"
+const (
+	grantDevice = "urn:ietf:params:oauth:grant-type:device_code"
+	grantClient = "client_credentials"
+)
 
 // token is the endpoint of the oauth2 dialect: RFC 6749, form in, JSON out.
 func (s *TokenServer) token(q *request) *response {
 	if bad := s.checkForm(q); bad != nil {
 		return bad
 	}
+	s.fetchClient(q, false)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	client, bad := s.authenticate(q)
@@ -23,13 +28,19 @@ func (s *TokenServer) token(q *request) *response {
 	}
 	var p *pair
 	now := time.Now()
-	switch grant := q.params.Get("grant_type"); grant {
+	grant := q.params.Get("grant_type")
+	if !client.mayUse(grant) {
+		return oauthError(400, "unauthorized_client", "the client is not registered for that grant type")
+	}
+	switch grant {
 	case "refresh_token":
 		p, bad = s.refresh(q, client, now, false)
 	case "authorization_code":
 		p, bad = s.redeemCode(q, client, now)
 	case grantDevice:
 		p, bad = s.redeemDevice(q, client, now)
+	case grantClient:
+		p, bad = s.grantToClient(q, client, now)
 	case "":
 		return oauthError(400, "invalid_request", "grant_type is missing")
 	default:
@@ -128,7 +139,7 @@ func (s *TokenServer) refresh(q *request, client Client, now time.Time, jwt bool
 			return nil, oauthError(400, "invalid_scope", "more was asked for than was granted")
 		}
 	}
-	if bad := wrongTarget(q, rt.family); bad != nil {
+	if bad := s.refuseTarget(q, rt.family.resource); bad != nil {
 		return nil, bad
 	}
 	p := s.issue(rt.family, now, jwt, !s.cfg.NoRotation)
@@ -170,6 +181,7 @@ func repeated(q *request) *response {
 // parameters; none at all is left to the grant to judge. mu is held.
 func (s *TokenServer) authenticate(q *request) (Client, *response) {
 	id, given := q.params.Get("client_id"), q.params.Get("client_secret")
+	way := "client_secret_post"
 	if user, pass, ok := q.r.BasicAuth(); ok {
 		if given != "" {
 			return Client{}, oauthError(400, "invalid_request", "the client authenticates in two ways")
@@ -179,17 +191,42 @@ func (s *TokenServer) authenticate(q *request) (Client, *response) {
 		if err1 != nil || err2 != nil || (id != "" && id != basicID) {
 			return Client{}, invalidClient(q, "the client authentication is malformed")
 		}
-		id, given = basicID, basicSecret
+		id, given, way = basicID, basicSecret, "client_secret_basic"
 	}
 	if id == "" {
 		return Client{}, nil
 	}
 	client, known := s.clients[id]
 	if !known || subtle.ConstantTimeCompare([]byte(given), []byte(client.Secret)) != 1 ||
-		(client.Secret == "" && s.cfg.RequireClientSecret) {
+		(client.Secret == "" && s.cfg.RequireClientSecret) ||
+		(client.Secret != "" && client.AuthMethod != "" && client.AuthMethod != way) {
 		return Client{}, invalidClient(q, "the client is not known or did not authenticate")
 	}
 	return client, nil
+}
+
+// mayUse reports whether the client is registered for a grant type. The zero
+// Client, one that did not say who it is, is judged by the grant.
+func (c Client) mayUse(grant string) bool {
+	return grant == "" || len(c.GrantTypes) == 0 || slices.Contains(c.GrantTypes, grant)
+}
+
+// grantToClient gives a client a token in its own name (RFC 6749, section
+// 4.4): only to one that can prove who it is, and without a refresh token. mu
+// is held.
+func (s *TokenServer) grantToClient(q *request, client Client, now time.Time) (*pair, *response) {
+	switch {
+	case client.ID == "":
+		return nil, invalidClient(q, "the client did not authenticate")
+	case client.Secret == "":
+		return nil, oauthError(400, "unauthorized_client", "a public client cannot act in its own name")
+	}
+	if bad := s.refuseTarget(q, nil); bad != nil {
+		return nil, bad
+	}
+	f := &family{account: client.ID, client: client.ID, scope: q.params.Get("scope"), resource: q.params["resource"], authTime: now}
+	s.update(func(c *Counters) { c.ClientCredentials++; c.LiveFamilies++ })
+	return s.issue(f, now, false, false), nil
 }
 
 func invalidClient(q *request, description string) *response {

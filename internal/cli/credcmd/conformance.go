@@ -49,6 +49,13 @@ the control API; the last one, after SIGTERM or SIGINT, holds the counters.`,
 	flags.BoolVar(&cfg.RequireClientSecret, "require-client-secret", false, "every client must authenticate")
 	flags.BoolVar(&cfg.JWTAccessTokens, "jwt", false, "access tokens are JWTs")
 	flags.BoolVar(&cfg.RFC3339Expiry, "rfc3339-expiry", false, "hypaware dialect: expires_at as RFC 3339")
+	flags.BoolVar(&cfg.RejectResource, "reject-resource", false, "the resource refuses every token")
+	flags.StringVar(&cfg.RequiredScope, "required-scope", "", "scopes without which the resource answers 403 insufficient_scope")
+	flags.StringVar(&cfg.ChallengeScope, "challenge-scope", "", "the scope that the resource's 401 asks for")
+	flags.StringVar(&cfg.RequireResource, "require-resource", "", "the resource that every request must name; /path: one of this server")
+	flags.BoolVar(&cfg.ClientIDMetadata, "client-id-metadata", false, "take https URLs, and http ones of loopback addresses, as client ids")
+	flags.BoolVar(&cfg.NoRegistration, "no-registration", false, "offer no dynamic registration")
+	flags.DurationVar(&cfg.DeviceInterval, "device-interval", 0, "how often a device may ask (default 5s)")
 	flags.StringVar(&cfg.Org, "org", "", "hypaware dialect: the org of answers")
 	return cmd
 }
