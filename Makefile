@@ -40,7 +40,7 @@ TEST_NEEDS := \
 # Packages that must build for macOS: the credential half and its commands.
 DARWIN_PACKAGES := \
 	lockfile credstore credstore/refresh oauthflow bearer mcpproxy \
-	internal/secret internal/durable internal/config internal/helper internal/clientconf \
+	internal/secret internal/egress internal/durable internal/config internal/helper internal/clientconf \
 	internal/cli cmd/spendonce
 
 FUZZTIME      ?= 5s

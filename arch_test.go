@@ -40,8 +40,8 @@ var imports = []row{
 	{pkg: "credstore/refresh", ours: []string{"credstore", "oauthflow"}},
 	{pkg: "credstore/keys", ours: []string{"internal/durable", "internal/sealed"}, modules: []string{"filippo.io/age", "github.com/zalando/go-keyring"}},
 	{pkg: "lockfile", ours: []string{"internal/durable"}, modules: []string{"golang.org/x/sys"}},
-	{pkg: "oauthflow", ours: []string{"internal/challenge"}, modules: []string{"github.com/coreos/go-oidc/v3", "github.com/go-json-experiment/json", "golang.org/x/oauth2", "golang.org/x/sys"}},
-	{pkg: "bearer", ours: []string{"credstore", "internal/challenge"}},
+	{pkg: "oauthflow", ours: []string{"internal/challenge", "internal/egress"}, modules: []string{"github.com/coreos/go-oidc/v3", "github.com/go-json-experiment/json", "golang.org/x/oauth2", "golang.org/x/sys"}},
+	{pkg: "bearer", ours: []string{"credstore", "internal/challenge", "internal/egress"}},
 	{pkg: "mcpproxy", ours: []string{"bearer"}, modules: []string{"github.com/go-json-experiment/json", "github.com/modelcontextprotocol/go-sdk"}},
 
 	// The broker half.
@@ -55,6 +55,7 @@ var imports = []row{
 	// Below both.
 	{pkg: "internal/durable", modules: []string{"golang.org/x/sys"}},
 	{pkg: "internal/secret", alone: true},
+	{pkg: "internal/egress", alone: true},
 	{pkg: "internal/challenge", alone: true},
 	{pkg: "internal/sealed", alone: true},
 

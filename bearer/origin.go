@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/spendonce/spendonce/internal/egress"
 )
 
 // ErrNotAnOrigin is wrapped by every refusal of a URL to which no token may
@@ -54,7 +56,7 @@ func OriginOf(u *url.URL) (Origin, error) {
 		if o.port == "" {
 			o.port = "443"
 		}
-	case o.scheme == "http" && loopback(host):
+	case o.scheme == "http" && egress.Loopback(host):
 		if o.port == "" {
 			o.port = "80"
 		}
@@ -81,14 +83,4 @@ func (o Origin) String() string {
 }
 
 // Loopback reports whether the origin is on this machine.
-func (o Origin) Loopback() bool { return loopback(o.host) }
-
-// loopback takes only spellings that no resolver decides about: 127.1 and the
-// like are names.
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Zone() == "" && !addr.Is4In6() && addr.IsLoopback()
-}
+func (o Origin) Loopback() bool { return egress.Loopback(o.host) }

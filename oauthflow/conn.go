@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spendonce/spendonce/internal/egress"
 )
 
 const (
@@ -68,7 +70,7 @@ func (w *watch) wasSent() bool {
 
 // dial connects within ctx and watches the connection from then on.
 func (w *watch) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := dialHost(ctx, network, address)
+	conn, err := egress.Dial(ctx, &net.Dialer{}, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -80,26 +82,6 @@ func (w *watch) dial(ctx context.Context, network, address string) (net.Conn, er
 	}
 	w.conn = conn
 	return &watchedConn{Conn: conn, watch: w}, nil
-}
-
-// dialHost lets no resolver answer for localhost: plain http goes there.
-func dialHost(ctx context.Context, network, address string) (net.Conn, error) {
-	var d net.Dialer
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	if !isLoopback(host) || net.ParseIP(host) != nil {
-		return d.DialContext(ctx, network, address)
-	}
-	conn, err := d.DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
-	if err == nil {
-		return conn, nil
-	}
-	if conn, err6 := d.DialContext(ctx, network, net.JoinHostPort("::1", port)); err6 == nil {
-		return conn, nil
-	}
-	return nil, err
 }
 
 type watchedConn struct {

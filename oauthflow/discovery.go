@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/spendonce/spendonce/internal/egress"
 )
 
 var (
@@ -180,7 +182,7 @@ func (m metadata) check(issuer string) error {
 		if err != nil {
 			return err
 		}
-		if isLoopback(u.Hostname()) && !isLoopback(home.Hostname()) {
+		if egress.Loopback(u.Hostname()) && !egress.Loopback(home.Hostname()) {
 			return errors.New("the " + e.name + " of a remote issuer is on this machine")
 		}
 	}

@@ -3,9 +3,10 @@ package oauthflow
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/spendonce/spendonce/internal/egress"
 )
 
 // ErrInsecure is wrapped by every refusal of a URL that is neither https nor
@@ -33,18 +34,8 @@ func parseEndpoint(name, rawURL string) (*url.URL, error) {
 		return nil, fmt.Errorf("the %s holds a user name or password", name)
 	case u.Fragment != "" || strings.Contains(rawURL, "#"):
 		return nil, fmt.Errorf("the %s has a fragment", name)
-	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
+	case u.Scheme == "https", u.Scheme == "http" && egress.Loopback(u.Hostname()):
 		return u, nil
 	}
 	return nil, fmt.Errorf("the %s is %w", name, ErrInsecure)
-}
-
-// isLoopback takes only spellings that no resolver decides about: 127.1 and
-// the like are names.
-func isLoopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Zone() == "" && !addr.Is4In6() && addr.IsLoopback()
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spendonce/spendonce/internal/egress"
 	"github.com/spendonce/spendonce/internal/secret"
 )
 
@@ -126,23 +127,13 @@ func (r *Requester) transport(ctx context.Context, w *watch) *http.Transport {
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
 			return w.dial(ctx, network, address)
 		},
-		Proxy:                  r.proxy,
+		Proxy:                  egress.Proxy(r.Proxy),
 		TLSClientConfig:        conf,
 		Protocols:              &protocols,
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
-}
-
-func (r *Requester) proxy(req *http.Request) (*url.URL, error) {
-	switch {
-	case isLoopback(req.URL.Hostname()):
-		return nil, nil
-	case r.Proxy != nil:
-		return r.Proxy(req.URL)
-	}
-	return http.ProxyFromEnvironment(req)
 }
 
 // connectionError words a failure without a whole answer.
