@@ -191,7 +191,9 @@ func TestARegistrationThatFailsKeepsTheSession(t *testing.T) {
 	a := &authority{}
 	knowing(a, "new")
 	src := sourceWith(t, open(t, credstore.Config{Dir: dir}), credstore.SourceConfig{
-		Target: box, Exchange: a.exchange, Register: func(context.Context, credstore.Pin) (credstore.Pin, error) { return credstore.Pin{}, errors.New("refused") },
+		Target: box, Exchange: a.exchange, Register: func(context.Context, credstore.Pin) (credstore.Pin, error) {
+			return credstore.Pin{}, errors.New("refused")
+		},
 	})
 	mustRefuse(t, src, credstore.Request{}, credstore.ErrRequest)
 	pin, _ := sessionOf(t, dir, box)["pin"].(map[string]any)

@@ -27,14 +27,17 @@ type callback struct {
 	redirectURI string
 	host, path  string
 	server      *http.Server
-	served      chan struct{} // closed when Serve has returned; nil before serve
-	result      chan callbackResult
+	served      chan struct{}       // closed when Serve has returned; nil before serve
+	result      chan callbackResult // the first right answer, from the browser or pasted
 	settled     atomic.Bool
+	outcome     chan page     // what the browser is to be shown when the login has ended
+	shown       chan struct{} // closed when it was, or when the browser is gone
 }
 
 type callbackResult struct {
-	code secret.Secret
-	err  error
+	code    secret.Secret
+	err     error
+	browser bool // which waits for a page
 }
 
 // expected is what the right callback carries.
@@ -71,6 +74,8 @@ func listenCallback(port int, path string) (*callback, error) {
 		host:        host,
 		path:        path,
 		result:      make(chan callbackResult, 1),
+		outcome:     make(chan page, 1),
+		shown:       make(chan struct{}),
 	}, nil
 }
 
@@ -80,7 +85,7 @@ func (c *callback) serve(want expected) {
 		Handler:           c.handler(want),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      10 * time.Second,
+		WriteTimeout:      5 * time.Minute, // the browser waits until the session is saved
 		// Room for a URL of 1 MB, so that even that gets our own answer.
 		MaxHeaderBytes: 2 << 20,
 		ErrorLog:       log.New(io.Discard, "", 0), // it would print what came in
@@ -92,8 +97,17 @@ func (c *callback) serve(want expected) {
 	}()
 }
 
-// close ends the listener and every connection. The page of the settling hit
-// has been handed to the kernel by then.
+// finish shows how the login ended to the browser that waits for it, and
+// returns when that page has been handed to the kernel, or within two seconds.
+func (c *callback) finish(p page) {
+	c.outcome <- p
+	select {
+	case <-c.shown:
+	case <-time.After(2 * time.Second): // a browser that does not read
+	}
+}
+
+// close ends the listener and every connection.
 func (c *callback) close() {
 	if c.served == nil {
 		_ = c.listener.Close()
@@ -103,25 +117,41 @@ func (c *callback) close() {
 	<-c.served
 }
 
-// handler answers every hit with a page of fixed words. Only a hit that
-// carries the right state settles the login, and only the first of them.
+// handler answers stray hits with a page of fixed words. Only a hit that
+// carries the right state settles the login, and only the first of them; its
+// page comes when the login has ended and says how.
 func (c *callback) handler(want expected) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, result := c.judgeHit(r, want)
-		if result != nil && !c.settled.CompareAndSwap(false, true) {
+		if result != nil && !c.settle(*result, true) {
 			p, result = pageAlready, nil
 		}
-		p.write(w, r.Method == http.MethodHead)
-		if result != nil {
-			// The page first: once the result is out, everything is closed.
+		if result == nil {
+			p.write(w, r.Method == http.MethodHead)
+			return
+		}
+		defer close(c.shown)
+		select {
+		case p = <-c.outcome:
+			p.write(w, false)
 			_ = http.NewResponseController(w).Flush()
-			c.result <- *result
+		case <-r.Context().Done():
 		}
 	})
 }
 
-// judgeHit returns the page to show, and a result if the hit settles the
-// login. A stray hit, be it a favicon or an attack, is never a reason to end.
+// settle takes the first result; it reports whether this is it.
+func (c *callback) settle(r callbackResult, browser bool) bool {
+	if !c.settled.CompareAndSwap(false, true) {
+		return false
+	}
+	r.browser = browser
+	c.result <- r
+	return true
+}
+
+// judgeHit returns the page to show to a stray hit, or a result if the hit
+// settles the login. A stray hit, be it a favicon or an attack, is never a reason to end.
 func (c *callback) judgeHit(r *http.Request, want expected) (page, *callbackResult) {
 	switch {
 	case r.Host != c.host: // a name that was made to resolve to us
@@ -133,19 +163,28 @@ func (c *callback) judgeHit(r *http.Request, want expected) (page, *callbackResu
 	case r.Method != http.MethodGet:
 		return pageMethod, nil
 	}
-	q, err := url.ParseQuery(r.URL.RawQuery)
+	if result := judgeAnswer(r.URL.RawQuery, want); result != nil {
+		return page{}, result
+	}
+	return pageStray, nil
+}
+
+// judgeAnswer reads the parameters of an authorization response (RFC 6749
+// section 4.1.2). nil: it does not belong to this login.
+func judgeAnswer(query string, want expected) *callbackResult {
+	q, err := url.ParseQuery(query)
 	if err != nil || len(q["state"]) != 1 || !secret.New(q.Get("state")).Equal(want.state) {
-		return pageStray, nil
+		return nil
 	}
 	for _, values := range q {
 		if len(values) > 1 { // RFC 6749 section 3.1: no parameter twice
-			return pageStray, nil
+			return nil
 		}
 	}
 	code := secret.New(q.Get("code"))
-	fail := func(e *Error) (page, *callbackResult) {
+	fail := func(e *Error) *callbackResult {
 		e.op = "sign-in"
-		return pageFailed, &callbackResult{err: e}
+		return &callbackResult{err: e}
 	}
 	iss, present := q["iss"]
 	switch {
@@ -156,7 +195,7 @@ func (c *callback) judgeHit(r *http.Request, want expected) (page, *callbackResu
 	case code.Empty():
 		return fail(&Error{Class: ClassWrongRequest, Text: "the server sent the browser back without a code"})
 	}
-	return pageDone, &callbackResult{code: code}
+	return &callbackResult{code: code}
 }
 
 // authorizationError words an error of RFC 6749 section 4.1.2.1.

@@ -20,9 +20,11 @@ var SameIssuer = sameIssuer
 var ReadAccount = readAccount
 
 // CallbackHandler returns the handler for a host, a state and an issuer, and
-// a function that returns what settled it: nil if nothing did.
+// a function that returns what settled it: nil if nothing did. The page of a
+// login that worked is shown at once.
 func CallbackHandler(host, state, issuer string, issRequired bool) (http.Handler, func() (bool, secret.Secret, error)) {
-	c := &callback{host: host, path: "/callback", result: make(chan callbackResult, 1)}
+	c := &callback{host: host, path: "/callback", result: make(chan callbackResult, 1), outcome: make(chan page, 1), shown: make(chan struct{})}
+	c.outcome <- endPage("", Account{}, nil)
 	h := c.handler(expected{state: secret.New(state), issuer: issuer, issRequired: issRequired})
 	return h, func() (bool, secret.Secret, error) {
 		select {

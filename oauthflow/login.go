@@ -38,6 +38,17 @@ type BrowserLogin struct {
 	// place of Client.
 	Register func(ctx context.Context, redirectURI string) (Client, error)
 
+	// Name is what the person signs in to, for the page at the end.
+	Name string
+	// Pasted, if set, is read for the answer beside the listener, line by
+	// line: the address at which a browser on another machine ended, or its
+	// query. Other lines, and those with a wrong state, are refused and asked
+	// for again; its end without an answer ends the login with [ErrNoAnswer].
+	Pasted io.Reader
+	// Keep, if set, is given the result before the person is told that it
+	// worked. Its error is that of the login.
+	Keep func(ctx context.Context, res Result) error
+
 	// URLOut gets the address to open, before any browser is tried; nil: it
 	// is not printed.
 	URLOut io.Writer
@@ -57,8 +68,9 @@ type Result struct {
 	Account     Account
 }
 
-// Run signs in, and returns when the tokens are there, the person or the
-// server refused, or ctx ended. The listener is closed then.
+// Run signs in, and returns when the tokens are there and kept, the person or
+// the server refused, or ctx ended. The listener is closed then, and the
+// browser shows how it ended.
 //
 // Errors of the server are [*Error]; a refusal by the person has the Code
 // access_denied. A fixed port that is taken gives [ErrPortInUse].
@@ -87,24 +99,39 @@ func (l *BrowserLogin) Run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	cb.serve(expected{state: state, issuer: l.Server.Issuer, issRequired: l.Server.IssParameterSupported})
+	want := expected{state: state, issuer: l.Server.Issuer, issRequired: l.Server.IssParameterSupported}
+	cb.serve(want)
 
-	code, err := l.awaitCode(ctx, cb, address)
+	answer, err := l.awaitAnswer(ctx, cb, want, address)
 	if err != nil {
 		return Result{}, err
 	}
+	if err = answer.err; err == nil {
+		err = l.redeem(ctx, &res, answer.code, verifier, nonce)
+	}
+	if answer.browser {
+		cb.finish(endPage(l.Name, res.Account, err))
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	return res, nil
+}
+
+// redeem exchanges the code and has the result kept.
+func (l *BrowserLogin) redeem(ctx context.Context, res *Result, code, verifier, nonce secret.Secret) (err error) {
 	bound := l.ExchangeTimeout
 	if bound == 0 {
 		bound = codeBound
 	}
-	ctx, cancel := context.WithTimeout(ctx, bound)
+	exchange, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	res.Tokens, err = l.Requester.ExchangeCode(ctx, CodeRequest{
+	res.Tokens, err = l.Requester.ExchangeCode(exchange, CodeRequest{
 		Server: l.Server, Client: res.Client, Code: code, Verifier: verifier,
-		RedirectURI: cb.redirectURI, Resource: l.Resource,
+		RedirectURI: res.RedirectURI, Resource: l.Resource,
 	})
 	if err != nil {
-		return Result{}, err
+		return err
 	}
 	if !res.Tokens.IDToken.Empty() {
 		res.Account, err = readAccount(res.Tokens.IDToken, l.Server.Issuer, res.Client.ID, nonce, l.Requester.now())
@@ -113,7 +140,10 @@ func (l *BrowserLogin) Run(ctx context.Context) (Result, error) {
 			res.Tokens.Warnings = append(res.Tokens.Warnings, "the account is unknown: "+err.Error())
 		}
 	}
-	return res, nil
+	if l.Keep != nil {
+		return l.Keep(ctx, *res)
+	}
+	return nil
 }
 
 // check refuses before a port is opened what could not end well.
@@ -133,8 +163,9 @@ func (l *BrowserLogin) check() error {
 	return nil
 }
 
-// awaitCode shows the address and waits for the browser to come back.
-func (l *BrowserLogin) awaitCode(ctx context.Context, cb *callback, address string) (secret.Secret, error) {
+// awaitAnswer shows the address and waits for the browser to come back, or
+// for what is pasted.
+func (l *BrowserLogin) awaitAnswer(ctx context.Context, cb *callback, want expected, address string) (callbackResult, error) {
 	out := l.URLOut
 	if out == nil {
 		out = io.Discard
@@ -149,6 +180,12 @@ func (l *BrowserLogin) awaitCode(ctx context.Context, cb *callback, address stri
 	defer cancel()
 	opened := make(chan error, 1)
 	go func() { opened <- open(opening, address) }()
+	var noAnswer chan error
+	if l.Pasted != nil {
+		noAnswer = make(chan error, 1)
+		_, _ = fmt.Fprintln(out, "When the browser ends at an address that it cannot load, paste that address here:")
+		go func() { noAnswer <- cb.readPasted(l.Pasted, out, want) }()
+	}
 	for {
 		select {
 		case err := <-opened:
@@ -158,9 +195,14 @@ func (l *BrowserLogin) awaitCode(ctx context.Context, cb *callback, address stri
 			}
 			opened = nil
 		case got := <-cb.result:
-			return got.code, got.err
+			return got, nil
+		case err := <-noAnswer:
+			if err != nil {
+				return callbackResult{}, err
+			}
+			noAnswer = nil // the result is there
 		case <-ctx.Done():
-			return secret.Secret{}, fmt.Errorf("waiting for the browser: %w", ctx.Err())
+			return callbackResult{}, fmt.Errorf("waiting for the browser: %w", ctx.Err())
 		}
 	}
 }

@@ -126,7 +126,7 @@ func TestALoginWithABrowser(t *testing.T) {
 		}
 		resp := hit(t, "GET", right)
 		b := body(t, resp)
-		if resp.StatusCode != http.StatusOK || !strings.Contains(b, "Answer received") {
+		if resp.StatusCode != http.StatusOK || !strings.Contains(b, "Signed in") {
 			t.Errorf("the right callback: %d %s", resp.StatusCode, b)
 		}
 		checkPage(t, resp.Header, b)

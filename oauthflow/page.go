@@ -1,22 +1,23 @@
 package oauthflow
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
+	"html"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
-// page is one answer of the callback server: fixed words, nothing of the
-// request.
+// page is one answer of the callback server. It holds nothing of the request
+// but, in the page of the right answer, the account or the error in our words.
 type page struct {
 	status      int
 	title, text string
 }
 
 var (
-	pageDone        = page{http.StatusOK, "Answer received", "You can close this window. The terminal shows how the sign-in ended."}
-	pageFailed      = page{http.StatusOK, "Sign-in did not succeed", "You can close this window. The terminal says what happened."}
 	pageAlready     = page{http.StatusConflict, "Already received", "This sign-in was answered before. You can close this window."}
 	pageStray       = page{http.StatusBadRequest, "Not the expected answer", "This does not belong to the sign-in that is going on. Use the address that the terminal shows."}
 	pageNotFound    = page{http.StatusNotFound, "Nothing here", "This address only receives the answer of a sign-in."}
@@ -25,6 +26,36 @@ var (
 	pageTooLong     = page{http.StatusRequestURITooLong, "Address too long", "This address only receives the answer of a sign-in."}
 )
 
+// endPage says how a login ended: to what and as whom the person is signed in
+// now, or what went wrong.
+func endPage(name string, a Account, err error) page {
+	const bound = 400 // of an error that a server words
+	if err != nil {
+		text := newRedactor(nil).clean(err.Error(), bound)
+		return page{http.StatusOK, "Sign-in did not succeed", sentence(text) + " You can close this window; the terminal says how to go on."}
+	}
+	text := "Signed in"
+	if name != "" {
+		text += " to " + name
+	}
+	if who := cmp.Or(a.Email, a.Subject); who != "" {
+		text += " as " + who
+	}
+	return page{http.StatusOK, "Signed in", text + ". You can close this window."}
+}
+
+// sentence begins with a capital letter and ends with a full stop.
+func sentence(s string) string {
+	if s == "" {
+		return ""
+	}
+	s = strings.ToUpper(s[:1]) + s[1:]
+	if !strings.HasSuffix(s, ".") {
+		s += "."
+	}
+	return s
+}
+
 const pageStyle = `:root{color-scheme:light dark}` +
 	`body{font:1.1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:20vh auto 0;padding:0 1.5rem}` +
 	`h1{font-size:1.4rem;margin:0 0 .5rem}`
@@ -32,8 +63,8 @@ const pageStyle = `:root{color-scheme:light dark}` +
 func (p page) write(w http.ResponseWriter, headOnly bool) {
 	body := "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n" +
 		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n" +
-		"<title>" + p.title + " - spendonce</title>\n<style>" + pageStyle + "</style>\n</head>\n" +
-		"<body>\n<main>\n<h1>" + p.title + "</h1>\n<p>" + p.text + "</p>\n</main>\n</body>\n</html>\n"
+		"<title>" + html.EscapeString(p.title) + " - spendonce</title>\n<style>" + pageStyle + "</style>\n</head>\n" +
+		"<body>\n<main>\n<h1>" + html.EscapeString(p.title) + "</h1>\n<p>" + html.EscapeString(p.text) + "</p>\n</main>\n</body>\n</html>\n"
 	style := sha256.Sum256([]byte(pageStyle))
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
