@@ -153,6 +153,7 @@ var (
 		"credstore/session.go": "writes the session file",
 		"credstore/source.go":  "hands the access token to x/oauth2, whose Token holds strings",
 		"oauthflow/clean.go":   "must know a secret to find it in what a server says",
+		"oauthflow/device.go":  "sends the device code",
 		"oauthflow/idtoken.go": "reads the claims in an ID token",
 		"oauthflow/login.go":   "builds the URL that the browser opens",
 		"oauthflow/revoke.go":  "sends the token that is to be revoked",

@@ -50,7 +50,8 @@ func readBody(a Answer) body {
 	}
 	b.code = b.text("error")
 	b.description = b.text("error_description")
-	for _, name := range []string{"access_token", "refresh_token", "id_token", "access_jwt"} {
+	for _, name := range []string{"access_token", "refresh_token", "id_token", "access_jwt",
+		"device_code", "client_secret", "registration_access_token"} {
 		if s := b.text(name); s != "" {
 			b.received = append(b.received, secret.New(s))
 		}

@@ -2,12 +2,9 @@ package oauthflow
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spendonce/spendonce/internal/egress"
@@ -33,7 +30,12 @@ type metadata struct {
 	IssParameterSupported       bool     `json:"authorization_response_iss_parameter_supported"`
 	TokenAuthMethods            []string `json:"token_endpoint_auth_methods_supported"`
 	ScopesSupported             []string `json:"scopes_supported"`
+	ClientIDMetadataSupported   bool     `json:"client_id_metadata_document_supported"`
+	GrantTypes                  []string `json:"grant_types_supported"`
+	CodeChallengeMethods        []string `json:"code_challenge_methods_supported"`
 }
+
+var serverDocument = document{op: "discovery", none: ErrNoMetadata, unusable: ErrMetadata}
 
 // Discover finds the endpoints of an issuer (RFC 8414, OpenID Connect
 // Discovery) at the well-known places in front of and behind the issuer's
@@ -59,7 +61,7 @@ func (r *Requester) Discover(ctx context.Context, issuer string) (Server, error)
 			return server, nil
 		case e.Status == 0: // not reached: the other places are on the same host
 			return Server{}, e
-		case last == nil || severity(e) > severity(last):
+		case last == nil || serverDocument.severity(e) > serverDocument.severity(last):
 			last = e
 		}
 	}
@@ -86,58 +88,17 @@ func wellKnown(issuer *url.URL) []*url.URL {
 	return places
 }
 
-// severity orders what the places said, so that the most telling is reported.
-func severity(e *Error) int {
-	switch {
-	case errors.Is(e, ErrMetadata):
-		return 3
-	case errors.Is(e, ErrIssuer):
-		return 2
-	case e.Class == ClassTemporary:
-		return 1
-	}
-	return 0
-}
-
 func (r *Requester) readMetadata(ctx context.Context, issuer string, place *url.URL) (Server, *Error) {
-	const op = "discovery"
-	now := r.now()
-	a, e := r.exchange(ctx, outgoing{op: op, method: http.MethodGet, url: place, header: http.Header{}})
+	var m metadata
+	a, e := r.readDocument(ctx, serverDocument, place, &m)
 	if e != nil {
 		return Server{}, e
 	}
-	fail := func(class Class, cause error, text string) (Server, *Error) {
-		return Server{}, &Error{op: op, Class: class, Status: a.Status, cause: cause, Text: text, ServerDate: serverDate(a.Header)}
-	}
-	var m metadata
-	var members map[string]json.RawMessage
-	switch {
-	case a.Status == 429 || a.Status >= 500:
-		_, e := fail(ClassTemporary, nil, "status "+strconv.Itoa(a.Status))
-		e.RetryAfter = retryAfter(a.Header, now)
-		return Server{}, e
-	case a.Status != http.StatusOK || a.Truncated || json.Unmarshal(a.Body, &members) != nil || members == nil:
-		return fail(ClassWrongRequest, ErrNoMetadata, ErrNoMetadata.Error()+" (status "+strconv.Itoa(a.Status)+")")
-	}
-	// Names are compared exactly; a struct alone would fold their case.
-	for name := range members {
-		if !slices.Contains(metadataNames, name) {
-			delete(members, name)
-		}
-	}
-	exact, _ := json.Marshal(members) // RawMessage that was valid: cannot fail
-	if err := json.Unmarshal(exact, &m); err != nil {
-		return fail(ClassWrongRequest, ErrMetadata, ErrMetadata.Error()+": a member has the wrong type")
-	}
 	if !sameIssuer(m.Issuer, issuer) {
-		named := newRedactor(nil).clean(m.Issuer, 120)
-		if named == "" {
-			named = "none"
-		}
-		return fail(ClassWrongRequest, ErrIssuer, ErrIssuer.Error()+"; it names "+named)
+		return Server{}, serverDocument.refuse(a, ErrIssuer, "; it names "+named(m.Issuer))
 	}
 	if err := m.check(issuer); err != nil {
-		return fail(ClassWrongRequest, ErrMetadata, ErrMetadata.Error()+": "+err.Error())
+		return Server{}, serverDocument.refuse(a, ErrMetadata, ": "+err.Error())
 	}
 	return Server{
 		Issuer:                      m.Issuer,
@@ -148,14 +109,11 @@ func (r *Requester) readMetadata(ctx context.Context, issuer string, place *url.
 		DeviceAuthorizationEndpoint: m.DeviceAuthorizationEndpoint,
 		IssParameterSupported:       m.IssParameterSupported,
 		TokenAuthMethods:            m.TokenAuthMethods,
-		ScopesSupported:             m.ScopesSupported,
+		ScopesSupported:             scopesOf(m.ScopesSupported),
+		ClientIDMetadataSupported:   m.ClientIDMetadataSupported,
+		GrantTypes:                  m.GrantTypes,
+		CodeChallengeMethods:        m.CodeChallengeMethods,
 	}, nil
-}
-
-var metadataNames = []string{
-	"issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint", "registration_endpoint",
-	"device_authorization_endpoint", "authorization_response_iss_parameter_supported",
-	"token_endpoint_auth_methods_supported", "scopes_supported",
 }
 
 // check refuses endpoints to which no secret may go. A remote server that

@@ -1,6 +1,8 @@
-// Package oauthflow speaks with authorization servers: discovery (RFC 8414,
-// OpenID Connect Discovery), sign-in with a browser (RFC 8252, PKCE), token
-// requests (RFC 6749) and revocation (RFC 7009).
+// Package oauthflow speaks with authorization servers: discovery from a
+// resource (RFC 9728) and of a server (RFC 8414, OpenID Connect Discovery),
+// registration (RFC 7591), sign-in with a browser (RFC 8252, PKCE), on another
+// device (RFC 8628) and in a program's own name, token requests (RFC 6749) for
+// a resource (RFC 8707), and revocation (RFC 7009).
 //
 // A refresh token is spent by sending it, so a token request here is careful
 // in ways an ordinary HTTP client is not:

@@ -30,7 +30,8 @@ type Requester struct {
 	// (HTTPS_PROXY, NO_PROXY). It is never asked about a loopback host.
 	Proxy func(*url.URL) (*url.URL, error)
 
-	drain time.Duration // 0: drainCap; tests shrink it
+	drain      time.Duration // 0: drainCap; tests shrink it
+	probeBound time.Duration // 0: probeBound; tests shrink it
 }
 
 func (r *Requester) now() time.Time {
@@ -49,6 +50,8 @@ type outgoing struct {
 	header http.Header
 	body   io.Reader // nil: none
 	sent   []secret.Secret
+
+	headOnly bool // the answer's body is not read: it may have no end
 }
 
 // exchange sends the request once and reads the answer. An [*Error] says why
@@ -72,7 +75,9 @@ func (r *Requester) exchange(ctx context.Context, out outgoing) (Answer, *Error)
 	}
 	req.GetBody = nil // nothing can send it again
 	req.Header = out.header
-	req.Header.Set("Accept", "application/json")
+	if req.Header.Get("Accept") == "" {
+		req.Header.Set("Accept", "application/json")
+	}
 	req.Header.Set("User-Agent", r.userAgent())
 
 	stop := context.AfterFunc(ctx, w.end)
@@ -84,6 +89,9 @@ func (r *Requester) exchange(ctx context.Context, out outgoing) (Answer, *Error)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	a := Answer{Status: resp.StatusCode, Header: resp.Header}
+	if out.headOnly {
+		return a, nil
+	}
 	a.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if len(a.Body) > maxAnswer {
 		a.Body, a.Truncated = a.Body[:maxAnswer], true

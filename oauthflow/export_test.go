@@ -1,6 +1,7 @@
 package oauthflow
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -9,6 +10,31 @@ import (
 
 // ShrinkDrain shortens the time that an answer may take after the bound.
 func (r *Requester) ShrinkDrain(d time.Duration) { r.drain = d }
+
+// ShrinkProbe shortens the time that a resource may take to answer.
+func (r *Requester) ShrinkProbe(d time.Duration) { r.probeBound = d }
+
+// Drive replaces the pauses between two questions, and the time that an
+// answer may take.
+func (l *DeviceLogin) Drive(wait func(context.Context, time.Duration) error, bound time.Duration) {
+	l.wait, l.bound = wait, bound
+}
+
+// ReadDevicePrompt reads the answer to a device authorization request. ok is
+// false if it is none.
+func ReadDevicePrompt(a Answer, now time.Time, sent ...secret.Secret) (p DevicePrompt, interval time.Duration, ok bool) {
+	g, flaw := readBody(a).deviceGrant(now, sent)
+	return g.prompt, g.interval, flaw == ""
+}
+
+// ReadRegistered reads the answer to a registration that asked for a method.
+func ReadRegistered(a Answer, asked string) (Registered, bool) {
+	made, flaw := readBody(a).registered(asked)
+	return made, flaw == ""
+}
+
+// BearerChallenge reads the challenge of an answer.
+var BearerChallenge = bearerChallenge
 
 // Openers is the list of commands that OpenBrowser tries.
 var Openers = openers

@@ -39,7 +39,7 @@ type CodeRequest struct {
 func (r *Requester) Refresh(ctx context.Context, req RefreshRequest) (Tokens, error) {
 	form := []field{{"grant_type", "refresh_token"}, {"refresh_token", req.RefreshToken.Reveal()}}
 	if req.Server.Dialect != Hypaware {
-		form = append(form, field{"scope", strings.Join(req.Scope, " ")}, field{"resource", req.Resource})
+		form = append(form, wanted(req.Scope, req.Resource)...)
 	}
 	if req.RefreshToken.Empty() {
 		return Tokens{}, &Error{op: "token request", Class: ClassWrongRequest, NotSent: true, Text: "not sent: there is no refresh token"}
@@ -61,6 +61,12 @@ func (r *Requester) ExchangeCode(ctx context.Context, req CodeRequest) (Tokens, 
 }
 
 type field struct{ name, value string }
+
+// wanted is how every request says what its tokens are to be for. What is
+// empty is not sent.
+func wanted(scopes []string, resource string) []field {
+	return []field{{"scope", strings.Join(scopes, " ")}, {"resource", resource}}
+}
 
 func (r *Requester) token(ctx context.Context, server Server, client Client, form []field, sent ...secret.Secret) (Tokens, error) {
 	const op = "token request"

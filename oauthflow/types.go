@@ -1,6 +1,8 @@
 package oauthflow
 
 import (
+	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,10 +40,33 @@ type Server struct {
 	// only how a client secret travels: in the form, unless the server offers
 	// client_secret_basic and not client_secret_post.
 	TokenAuthMethods []string
-	// ScopesSupported is scopes_supported, for display and defaults.
+	// ScopesSupported is scopes_supported, for display and defaults. What is
+	// not a scope by RFC 6749 was left out.
 	ScopesSupported []string
 
+	// ClientIDMetadataSupported: the URL of a document about a client may
+	// serve as its id (client_id_metadata_document_supported).
+	ClientIDMetadataSupported bool
+	// GrantTypes is grant_types_supported; nil: not said.
+	GrantTypes []string
+	// CodeChallengeMethods is code_challenge_methods_supported; nil: not said.
+	CodeChallengeMethods []string
+
 	Dialect Dialect
+}
+
+// ErrNoPKCE: the server says that it does not know S256.
+var ErrNoPKCE = errors.New("the server does not offer PKCE with S256, and a code without it could be stolen: " +
+	"ask whoever runs the server to turn it on, or sign in with --device")
+
+// SupportsPKCE returns [ErrNoPKCE] for a server whose metadata lists ways of
+// PKCE (RFC 7636), and S256 is not one of them. Metadata that lists none at
+// all, as that of servers older than the list, says nothing.
+func (s Server) SupportsPKCE() error {
+	if s.CodeChallengeMethods != nil && !slices.Contains(s.CodeChallengeMethods, "S256") {
+		return ErrNoPKCE
+	}
+	return nil
 }
 
 // Client is our registration with a server. A public client has no Secret.
