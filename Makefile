@@ -22,10 +22,12 @@ DESTDIR ?=
 TEST_NEEDS := \
 	bash-completion:/usr/share/bash-completion/bash_completion \
 	ca-certificates:/etc/ssl/certs/ca-certificates.crt \
+	dbus-daemon:dbus-daemon \
 	dpkg:dpkg-deb \
 	e2fsprogs:mkfs.ext4 \
 	fish:fish \
 	gcc:gcc \
+	gnome-keyring:gnome-keyring-daemon \
 	libc6-dev:/usr/include/stdlib.h \
 	mandoc:mandoc \
 	mount:mount \
@@ -39,8 +41,8 @@ TEST_NEEDS := \
 
 # Packages that must build for macOS: the credential half and its commands.
 DARWIN_PACKAGES := \
-	lockfile credstore credstore/refresh oauthflow bearer mcpproxy \
-	internal/secret internal/egress internal/durable internal/config internal/helper internal/clientconf \
+	lockfile credstore credstore/keys credstore/refresh oauthflow bearer mcpproxy \
+	internal/secret internal/sealed internal/egress internal/durable internal/config internal/helper internal/clientconf \
 	internal/cli cmd/spendonce
 
 FUZZTIME      ?= 5s
