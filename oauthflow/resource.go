@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spendonce/spendonce/internal/challenge"
+	"github.com/spendonce/spendonce/internal/egress"
 )
 
 var (
@@ -187,7 +188,7 @@ func (p resourcePlace) judge(a Answer, u *url.URL, asked string, m resourceMetad
 	}
 	for _, issuer := range m.AuthorizationServers {
 		as, err := parseEndpoint("authorization server that it names", issuer)
-		if err == nil && isLoopback(as.Hostname()) && !isLoopback(u.Hostname()) {
+		if err == nil && egress.Loopback(as.Hostname()) && !egress.Loopback(u.Hostname()) {
 			err = errors.New("the authorization server of a remote resource is on this machine")
 		}
 		if err != nil {
