@@ -46,6 +46,36 @@ func (s *Store) List() ([]Entry, error) {
 	return entries, nil
 }
 
+// Known is what a target's session was made with. It holds the client's
+// secret.
+type Known struct {
+	URL   string
+	Hosts []string
+	Pin   Pin
+	// Login names the login; it is another one after each.
+	Login string
+}
+
+// Known returns what is known of a target's session, and false if there is
+// none, or one of another program that was never used by this one. It takes
+// no lock.
+func (s *Store) Known(target string) (Known, bool, error) {
+	v, err := s.readNow()
+	if err != nil {
+		return Known{}, false, err
+	}
+	session, err := s.readSession(target, false)
+	if err != nil {
+		return Known{}, false, err
+	}
+	r, stored := v.record(target)
+	session = session.settled(r)
+	if !stored || session == nil || session.Pin == nil {
+		return Known{}, false, nil
+	}
+	return Known{URL: session.URL, Hosts: session.Hosts, Pin: *session.Pin, Login: session.LoginID}, true, nil
+}
+
 func (s *Store) entry(name string, r Record) Entry {
 	e := Entry{Target: name, Kind: r.Kind, HasToken: !r.AccessToken.Empty() || !r.Token.Empty(), ExpiresAt: r.ExpiresAt, Refreshable: !r.RefreshToken.Empty()}
 	if !ValidName(name) {

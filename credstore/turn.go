@@ -84,14 +84,9 @@ func (s *Store) LoginTurn(ctx context.Context, target string, waiting func(), en
 // loginID names the login that the stored session comes of; "" if there is
 // none, or none that can be read.
 func (s *Store) loginID(target string) string {
-	v, err := s.readNow()
+	k, _, err := s.Known(target)
 	if err != nil {
 		return ""
 	}
-	r, ok := v.record(target)
-	session, err := s.readSession(target, false)
-	if err != nil || !ok || session == nil {
-		return ""
-	}
-	return session.settled(r).LoginID
+	return k.Login
 }

@@ -36,7 +36,7 @@ type BrowserLogin struct {
 	RedirectPath string
 	// Register, if set, gives the client once the redirect URI is known, in
 	// place of Client.
-	Register func(ctx context.Context, redirectURI string) (Client, error)
+	Register func(ctx context.Context, redirectURI string) (Registered, error)
 
 	// Name is what the person signs in to, for the page at the end.
 	Name string
@@ -64,6 +64,7 @@ type BrowserLogin struct {
 type Result struct {
 	Tokens      Tokens
 	Client      Client // as used: what Register gave, or BrowserLogin.Client
+	AuthMethod  string // of a Client that was registered, see [Registered]; else ""
 	RedirectURI string
 	Account     Account
 }
@@ -86,9 +87,11 @@ func (l *BrowserLogin) Run(ctx context.Context) (Result, error) {
 
 	res := Result{Client: l.Client, RedirectURI: cb.redirectURI}
 	if l.Register != nil {
-		if res.Client, err = l.Register(ctx, cb.redirectURI); err != nil {
+		made, err := l.Register(ctx, cb.redirectURI)
+		if err != nil {
 			return Result{}, err
 		}
+		res.Client, res.AuthMethod = made.Client, made.AuthMethod
 	}
 	state, verifier := random(), random()
 	var nonce secret.Secret
@@ -126,8 +129,12 @@ func (l *BrowserLogin) redeem(ctx context.Context, res *Result, code, verifier, 
 	}
 	exchange, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
+	server := l.Server
+	if res.AuthMethod != "" {
+		server.TokenAuthMethods = []string{res.AuthMethod}
+	}
 	res.Tokens, err = l.Requester.ExchangeCode(exchange, CodeRequest{
-		Server: l.Server, Client: res.Client, Code: code, Verifier: verifier,
+		Server: server, Client: res.Client, Code: code, Verifier: verifier,
 		RedirectURI: res.RedirectURI, Resource: l.Resource,
 	})
 	if err != nil {

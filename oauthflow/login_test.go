@@ -252,11 +252,11 @@ func TestATakenPortIsNamed(t *testing.T) {
 	// Free again: that very port is used, and the client may be registered for it.
 	_ = other.Close()
 	l.RedirectPath = "/back"
-	l.Register = func(_ context.Context, redirectURI string) (oauthflow.Client, error) {
+	l.Register = func(_ context.Context, redirectURI string) (oauthflow.Registered, error) {
 		if want := fmt.Sprintf("http://127.0.0.1:%d/back", port); redirectURI != want {
 			t.Errorf("redirect URI %q, want %q", redirectURI, want)
 		}
-		return oauthflow.Client{ID: "registered"}, nil
+		return oauthflow.Registered{Client: oauthflow.Client{ID: "registered"}}, nil
 	}
 	l.Open = func(_ context.Context, u string) error {
 		q := query(t, u)
@@ -297,8 +297,8 @@ func TestALoginThatCannotEndWellDoesNotBegin(t *testing.T) {
 		"no port":                 func(l *oauthflow.BrowserLogin) { l.RedirectPort = 70000 },
 		"no path":                 func(l *oauthflow.BrowserLogin) { l.RedirectPath = "//evil.example" },
 		"failed registration": func(l *oauthflow.BrowserLogin) {
-			l.Register = func(context.Context, string) (oauthflow.Client, error) {
-				return oauthflow.Client{}, errors.New("no")
+			l.Register = func(context.Context, string) (oauthflow.Registered, error) {
+				return oauthflow.Registered{}, errors.New("no")
 			}
 		},
 	} {

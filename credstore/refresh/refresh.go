@@ -21,13 +21,48 @@ func Exchange(r *oauthflow.Requester) credstore.Exchange {
 		r = &oauthflow.Requester{}
 	}
 	return func(ctx context.Context, g credstore.Grant) (credstore.Tokens, error) {
-		t, err := r.Refresh(ctx, oauthflow.RefreshRequest{
-			Server: Server(g.Pin), Client: Client(g.Pin), RefreshToken: g.RefreshToken, Resource: g.Resource,
-		})
+		var t oauthflow.Tokens
+		var err error
+		if g.Pin.Grant == credstore.ClientCredentials && g.RefreshToken.Empty() {
+			t, err = r.ClientCredentials(ctx, oauthflow.ClientCredentialsRequest{
+				Server: Server(g.Pin), Client: Client(g.Pin), Scopes: g.Scope, Resource: g.Resource,
+			})
+		} else {
+			t, err = r.Refresh(ctx, oauthflow.RefreshRequest{
+				Server: Server(g.Pin), Client: Client(g.Pin), RefreshToken: g.RefreshToken, Scope: g.Scope, Resource: g.Resource,
+			})
+		}
 		if err != nil {
 			return credstore.Tokens{}, failure(err)
 		}
 		return Tokens(t), nil
+	}
+}
+
+// Register registers the client of a session anew by r, or by a zero
+// Requester if r is nil (RFC 7591), with the redirect that it had.
+func Register(r *oauthflow.Requester) credstore.Register {
+	if r == nil {
+		r = &oauthflow.Requester{}
+	}
+	return func(ctx context.Context, p credstore.Pin) (credstore.Pin, error) {
+		server := Server(p)
+		server.TokenAuthMethods = nil // the old client's, not the server's
+		reg := oauthflow.Registration{Scopes: p.Scope}
+		if p.RedirectURI != "" {
+			reg.RedirectURIs = []string{p.RedirectURI}
+		} else {
+			reg.GrantTypes = []string{"urn:ietf:params:oauth:grant-type:device_code", "refresh_token"}
+		}
+		made, err := r.Register(ctx, server, reg)
+		if err != nil {
+			return credstore.Pin{}, err
+		}
+		p.ClientID, p.ClientSecret, p.ClientAuth = made.Client.ID, made.Client.Secret, ""
+		if !made.Client.Secret.Empty() {
+			p.ClientAuth = made.AuthMethod
+		}
+		return p, nil
 	}
 }
 

@@ -59,9 +59,10 @@ type Target struct {
 	RevocationEndpoint    string   `toml:"revocation_endpoint"`
 	ClientID              string   `toml:"client_id"`
 	Scopes                []string `toml:"scopes"`
-	Resource              string   `toml:"resource"`
-	Dialect               string   `toml:"dialect"`    // "oauth2" (default) or "hypaware"
-	LockScope             string   `toml:"lock_scope"` // "target" (default) or "store"
+	RefreshScope          bool     `toml:"refresh_scope"` // send the granted scope with each refresh
+	Resource              string   `toml:"resource"`      // RFC 8707; "none": never sent
+	Dialect               string   `toml:"dialect"`       // "oauth2" (default) or "hypaware"
+	LockScope             string   `toml:"lock_scope"`    // "target" (default) or "store"
 }
 
 // Lock holds the lock's one constant.

@@ -128,7 +128,7 @@ func (a *App) source(s *credstore.Store, target string) (*credstore.Source, erro
 			a.Arm() // a lock is about to be taken
 			return a.Settings(target)
 		},
-		Exchange: refresh.Exchange(nil), Revoke: refresh.Revoke(nil),
+		Exchange: refresh.Exchange(nil), Register: refresh.Register(nil), Revoke: refresh.Revoke(nil),
 	})
 }
 
@@ -140,11 +140,14 @@ func (a *App) Settings(target string) (credstore.Settings, error) {
 	}
 	t := c.Targets[target]
 	set := credstore.Settings{
-		URL: t.URL, Scope: credstore.Scope(t.LockScope), StaleAfter: time.Duration(c.Lock.StaleAfter),
+		URL: t.URL, Scope: credstore.Scope(t.LockScope), RefreshScope: t.RefreshScope, StaleAfter: time.Duration(c.Lock.StaleAfter),
 		Pin: credstore.Pin{
 			Issuer: t.Issuer, TokenEndpoint: t.TokenEndpoint, AuthorizationEndpoint: t.AuthorizationEndpoint,
 			RevocationEndpoint: t.RevocationEndpoint, ClientID: t.ClientID, Resource: t.Resource, Dialect: t.Dialect,
 		},
+	}
+	if t.Resource == noResource {
+		set.Pin.Resource = ""
 	}
 	if set.Pin.TokenEndpoint == "" && t.Dialect == string(oauthflow.Hypaware) {
 		if set.Pin.TokenEndpoint, err = hypawareEndpoint(t); err != nil {

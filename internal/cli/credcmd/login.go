@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,15 +11,15 @@ import (
 	"github.com/spendonce/spendonce/credstore"
 	"github.com/spendonce/spendonce/credstore/refresh"
 	"github.com/spendonce/spendonce/internal/cli/streams"
-	"github.com/spendonce/spendonce/internal/config"
 	"github.com/spendonce/spendonce/oauthflow"
 )
 
 type loginFlags struct {
-	url, issuer, clientID, resource, tokenFile string
-	scopes                                     []string
-	noBrowser                                  bool
-	port                                       int
+	url, issuer, clientID, clientSecretFile, resource, tokenFile string
+	scopes, hosts                                                []string
+	noResource                                                   bool
+	device, paste, clientCredentials, noBrowser                  bool
+	port                                                         int
 }
 
 func (a *App) loginCommand() *cobra.Command {
@@ -28,13 +27,25 @@ func (a *App) loginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login TARGET",
 		Short: "Sign in to a target and keep the session",
-		Long: `Sign in to a target with a browser and keep the session, or store a static token.
+		Long: `Sign in to a target and keep the session, or store a static token.
 
-The server's endpoints come from the configuration or from the metadata of
---issuer (without it: of the origin of --url). What the session was made with is
-kept beside it, and the refresh token never goes anywhere else.`,
-		Example: `  spendonce login example --url https://api.example.com --issuer https://login.example.com --client-id abc --scope offline_access
-  spendonce login ci --token-file - < token`,
+--url is enough where the service follows the standards: it names its
+authorization server (RFC 9728), that one its endpoints (RFC 8414), and a client is
+registered there (RFC 7591). What cannot be found out is asked for. What was found is
+kept with the session, and the refresh token never goes anywhere else.
+
+The person signs in with a browser on this machine; where there is none (no
+display, SSH, a container) with a code that is entered on another device, or by
+pasting the address at which a browser elsewhere ended. Why is said, and --device,
+--paste and --no-browser choose otherwise. --client-credentials signs in a
+machine, with the client's own secret.
+
+To sign in again, the target is enough. --scope then adds to what was granted
+before; 'spendonce logout' first gives it up.`,
+		Example: `  spendonce login example --url https://mcp.example.com/mcp
+  spendonce login example --url https://api.example.com --issuer https://login.example.com --client-id abc --scope offline_access
+  spendonce login ci --url https://api.example.com --client-credentials --client-id abc --client-secret-file - < secret
+  spendonce login static --token-file - < token`,
 		Args:              targetArg("say"),
 		ValidArgsFunction: a.completeTargets,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,18 +57,26 @@ kept beside it, and the refresh token never goes anywhere else.`,
 			if f.tokenFile != "" {
 				return a.loginStatic(cmd.Context(), s, args[0], f)
 			}
-			return a.loginBrowser(cmd.Context(), s, args[0], f)
+			return a.signIn(cmd.Context(), s, args[0], f)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.url, "url", "", "the service that the token is for")
-	flags.StringVar(&f.issuer, "issuer", "", "the authorization server, if it is not that of --url")
-	flags.StringVar(&f.clientID, "client-id", "", "the client's id at the authorization server")
-	flags.StringVar(&f.resource, "resource", "", "the resource to ask a token for (RFC 8707)")
+	flags.StringArrayVar(&f.hosts, "host", nil, "a further `ORIGIN`, such as https://cdn.example.com, that the token may go to; may be repeated")
+	flags.StringVar(&f.issuer, "issuer", "", "the authorization server, if the service does not name it")
+	flags.StringVar(&f.clientID, "client-id", "", "the client's id at the authorization server, or the URL of its metadata document")
+	flags.StringVar(&f.clientSecretFile, "client-secret-file", "", "the client's secret is in `FILE` (or - for standard input)")
+	flags.StringVar(&f.resource, "resource", "", "the resource to ask a token for (RFC 8707), if it is not the one that the service names")
+	flags.BoolVar(&f.noResource, "no-resource", false, "name no resource, for servers that refuse it")
 	flags.StringArrayVar(&f.scopes, "scope", nil, "a `SCOPE` to ask for; may be repeated")
-	flags.BoolVar(&f.noBrowser, "no-browser", false, "only print the address to open")
+	flags.BoolVar(&f.device, "device", false, "sign in with a code on another device (RFC 8628)")
+	flags.BoolVar(&f.paste, "paste", false, "sign in with a browser on another machine, and paste the address at which it ends")
+	flags.BoolVar(&f.clientCredentials, "client-credentials", false, "sign in as the client itself, with its secret")
+	flags.BoolVar(&f.noBrowser, "no-browser", false, "only print the address to open on this machine")
 	flags.IntVar(&f.port, "port", 0, "the port of the redirect on this machine, if the server wants a fixed one")
 	flags.StringVar(&f.tokenFile, "token-file", "", "store the static token in `FILE` (or - for standard input)")
+	cmd.MarkFlagsMutuallyExclusive("device", "paste", "client-credentials", "no-browser", "token-file")
+	cmd.MarkFlagsMutuallyExclusive("resource", "no-resource")
 	return cmd
 }
 
@@ -82,73 +101,80 @@ func (a *App) done(format string, args ...any) {
 	}
 }
 
-func (a *App) loginBrowser(ctx context.Context, s *credstore.Store, target string, f loginFlags) error {
-	if !credstore.ValidName(target) {
-		_, err := s.Source(credstore.SourceConfig{Target: target})
-		return err
-	}
-	c, err := a.Config()
-	if err != nil {
-		return &streams.Exit{Code: 2, Err: err}
-	}
-	t, err := merged(c.Targets[target], f)
-	if err != nil {
-		return err
-	}
+// login is one sign-in on its way.
+type login struct {
+	app    *App
+	store  *credstore.Store
+	target string
+	plan   plan
+	flow   flow
+
+	saved    credstore.SignedIn
+	account  oauthflow.Account
+	replaced credstore.Ended
+}
+
+func (a *App) signIn(ctx context.Context, s *credstore.Store, target string, f loginFlags) error {
+	l := &login{app: a, store: s, target: target}
 	// A person's time is not spent on a login that cannot be kept.
 	if err := s.Writable(ctx, target); err != nil {
 		return err
 	}
-	requester := oauthflow.Requester{}
-	srv, err := a.findServer(ctx, &requester, target, t)
+	var err error
+	if l.plan, err = a.plan(ctx, s, target, f); err != nil {
+		return err
+	}
+	if l.flow, err = a.choose(f, l.plan); err != nil {
+		return err
+	}
+	turn, adopted, err := l.turn(ctx)
 	if err != nil {
 		return err
 	}
-	if t.ClientID == "" {
-		return streams.Usage("the client's id at %s is not known: give --client-id, or set client_id of target %s in the configuration", srv.Issuer, target)
+	defer turn.End()
+	if adopted {
+		return nil
 	}
-	login := &oauthflow.BrowserLogin{
-		Requester: requester, Server: srv, Client: oauthflow.Client{ID: t.ClientID}, Scopes: t.Scopes, Resource: t.Resource,
-		RedirectPort: f.port, URLOut: a.Streams.Err,
-	}
-	if f.noBrowser {
-		login.Open = func(context.Context, string) error { return nil }
-	}
-	got, err := login.Run(ctx)
-	if err != nil {
+	if err := l.run(ctx); err != nil {
 		return fmt.Errorf("signing in to %s: %w", target, err)
 	}
-	in := credstore.SignedIn{
-		URL: t.URL, Tokens: refresh.Tokens(got.Tokens),
-		Pin: credstore.Pin{
-			Issuer: srv.Issuer, AuthorizationEndpoint: srv.AuthorizationEndpoint, TokenEndpoint: srv.TokenEndpoint,
-			RevocationEndpoint: srv.RevocationEndpoint, RegistrationEndpoint: srv.RegistrationEndpoint,
-			ClientID: got.Client.ID, ClientSecret: got.Client.Secret, ClientAuth: clientAuth(srv, got.Client),
-			RedirectURI: got.RedirectURI, Scope: t.Scopes, Resource: t.Resource, Dialect: string(srv.Dialect),
-			Subject: got.Account.Subject, Email: got.Account.Email,
-		},
-	}
-	for _, w := range got.Tokens.Warnings {
-		a.Streams.Warn(w)
-	}
-	replaced, err := s.Login(ctx, target, in)
-	if err != nil {
-		// Nobody can use the new session any more.
-		a.revoke(ctx, target, credstore.Ended{Pin: in.Pin, RefreshToken: in.Tokens.RefreshToken, AccessToken: in.Tokens.AccessToken})
-		return err
-	}
-	a.revoke(ctx, target, replaced)
-	who := got.Account.Email
-	if who == "" {
-		who = got.Account.Subject
-	}
-	if who != "" {
-		who = " as " + Printable(who)
-	}
-	if got.Tokens.RefreshToken.Empty() {
+	a.revoke(ctx, target, l.replaced)
+	if l.saved.Tokens.RefreshToken.Empty() && l.flow != byClient {
 		a.Streams.Warn("the server gave no refresh token, so the session ends with its first token: ask for the scope offline_access if the server knows it")
 	}
-	a.done("signed in to %s%s", target, who)
+	a.done("signed in to %s%s", target, as(l.account.Email, l.account.Subject))
+	return nil
+}
+
+// as words whose account it is, as far as that is known.
+func as(email, subject string) string {
+	switch {
+	case email != "":
+		return " as " + Printable(email)
+	case subject != "":
+		return " as " + Printable(subject)
+	}
+	return ""
+}
+
+// keep stores what the server gave. Where that fails, nobody can use the new
+// session any more, and it is ended.
+func (l *login) keep(ctx context.Context, res oauthflow.Result) error {
+	for _, w := range res.Tokens.Warnings {
+		l.app.Streams.Warn(w)
+	}
+	l.account = res.Account
+	l.saved = l.plan.session(res)
+	if l.flow == byClient {
+		l.saved.Pin.Grant = credstore.ClientCredentials
+		l.saved.Tokens.RefreshToken = credstore.Secret{} // RFC 6749 section 4.4.3
+	}
+	replaced, err := l.store.Login(ctx, l.target, l.saved)
+	if err != nil {
+		l.app.revoke(ctx, l.target, credstore.Ended{Pin: l.saved.Pin, RefreshToken: l.saved.Tokens.RefreshToken, AccessToken: l.saved.Tokens.AccessToken})
+		return err
+	}
+	l.replaced = replaced
 	return nil
 }
 
@@ -174,86 +200,4 @@ func (a *App) revoke(ctx context.Context, target string, e credstore.Ended) stri
 		return ""
 	}
 	return " and revoked its tokens"
-}
-
-// clientAuth is what the session must remember of how its secret travels.
-func clientAuth(s oauthflow.Server, c oauthflow.Client) string {
-	const basic, post = "client_secret_basic", "client_secret_post"
-	if !c.Secret.Empty() && slices.Contains(s.TokenAuthMethods, basic) && !slices.Contains(s.TokenAuthMethods, post) {
-		return basic
-	}
-	return ""
-}
-
-// merged adds the flags to the configuration. They must not contradict it: a
-// session that was made with something else would not be refreshed.
-func merged(t config.Target, f loginFlags) (config.Target, error) {
-	for _, m := range []struct {
-		flag, name string
-		to         *string
-		from       string
-	}{
-		{"--url", "url", &t.URL, f.url}, {"--issuer", "issuer", &t.Issuer, f.issuer},
-		{"--client-id", "client_id", &t.ClientID, f.clientID}, {"--resource", "resource", &t.Resource, f.resource},
-	} {
-		if m.from != "" && *m.to != "" && m.from != *m.to {
-			return t, streams.Usage("%s says %q and the configuration says %s = %q: change one of them", m.flag, m.from, m.name, *m.to)
-		}
-		if m.from != "" {
-			*m.to = m.from
-		}
-	}
-	if len(f.scopes) > 0 {
-		t.Scopes = f.scopes
-	}
-	return t, nil
-}
-
-// findServer takes the endpoints from the configuration or asks the issuer.
-func (a *App) findServer(ctx context.Context, r *oauthflow.Requester, target string, t config.Target) (oauthflow.Server, error) {
-	srv := oauthflow.Server{
-		Issuer: t.Issuer, AuthorizationEndpoint: t.AuthorizationEndpoint, TokenEndpoint: t.TokenEndpoint,
-		RevocationEndpoint: t.RevocationEndpoint, Dialect: oauthflow.Dialect(t.Dialect),
-	}
-	if srv.Dialect == oauthflow.Hypaware && srv.TokenEndpoint == "" {
-		endpoint, err := hypawareEndpoint(t)
-		if err != nil {
-			return srv, streams.Usage("target %s: %w", target, err)
-		}
-		srv.TokenEndpoint = endpoint
-	}
-	if srv.AuthorizationEndpoint != "" && srv.TokenEndpoint != "" {
-		return srv, nil
-	}
-	issuer := t.Issuer
-	if issuer == "" {
-		origin, err := originOf(t.URL)
-		if err != nil {
-			return srv, streams.Usage("it is not known where to sign in to %s: give --issuer or --url, or set them in the configuration", target)
-		}
-		issuer = origin
-	}
-	if err := oauthflow.CheckEndpoint("issuer", issuer); err != nil {
-		return srv, streams.Usage("%w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	found, err := r.Discover(ctx, issuer)
-	if err != nil {
-		return srv, fmt.Errorf("finding the endpoints of %s: %w", target, err)
-	}
-	// What the user wrote down wins over what the server says of itself.
-	for _, m := range []struct {
-		to   *string
-		from string
-	}{
-		{&found.AuthorizationEndpoint, srv.AuthorizationEndpoint}, {&found.TokenEndpoint, srv.TokenEndpoint},
-		{&found.RevocationEndpoint, srv.RevocationEndpoint},
-	} {
-		if m.from != "" {
-			*m.to = m.from
-		}
-	}
-	found.Dialect = srv.Dialect
-	return found, nil
 }
