@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"html"
 	"net/http"
 	"strconv"
@@ -31,7 +32,11 @@ var (
 func endPage(name string, a Account, err error) page {
 	const bound = 400 // of an error that a server words
 	if err != nil {
-		text := newRedactor(nil).clean(err.Error(), bound)
+		words := err.Error()
+		if e, ok := errors.AsType[*Error](err); ok && e.op == "sign-in" {
+			words = e.Text // the title has said what it was
+		}
+		text := newRedactor(nil).clean(words, bound)
 		return page{http.StatusOK, "Sign-in did not succeed", sentence(text) + " You can close this window; the terminal says how to go on."}
 	}
 	text := "Signed in"

@@ -1,13 +1,19 @@
 package main_test
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,8 +28,42 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"spendonce":     func() { os.Exit(cli.Main(os.Args[1:])) },
+		"person":        browse,
 		"sourceprogram": func() { os.Exit(sourceprogram.Main(os.Args[1:])) },
 	})
+}
+
+// browse is a browser, and the person at it: it fills in the form behind the
+// address as alice does, follows it back, and writes the page at the end into
+// the pipe $PAGE. With $PERSON set to "deny" she refuses.
+func browse() {
+	err := func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		back, err := spendoncetest.Person{Deny: os.Getenv("PERSON") == "deny"}.Authorize(ctx, os.Args[1])
+		if err != nil {
+			return err
+		}
+		resp, err := http.Get(back.String())
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		page, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return err
+		}
+		pipe, err := os.OpenFile(os.Getenv("PAGE"), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = pipe.Write(page)
+		return errors.Join(err, pipe.Close())
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "person:", err)
+		os.Exit(1)
+	}
 }
 
 // TestTheCommandLineDoesWhatItsScriptsSay runs testdata/script/*.txtar. Every
@@ -33,8 +73,11 @@ func TestMain(m *testing.M) {
 //	session NAME [fresh|expired|near]  store a session of the script's server
 //	static NAME TOKEN                  store a static token, as another program would
 //	server script JSON                 the next answers of the token endpoint
-//	server reject-resource
+//	server lifetime DURATION
+//	server forget TARGET               the client of a target's session
+//	server no-registration
 //	counter NAME N                     a counter of the server is N
+//	page TEXT                          the browser's page at the end of a sign-in holds it
 //	code N COMMAND...                  the command ends with exit code N
 //	secret session|token FILE          the file holds a broker's secret, to be looked for from now on
 //	same FILE1 FILE2
@@ -47,7 +90,7 @@ func TestTheCommandLineDoesWhatItsScriptsSay(t *testing.T) {
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"session": sessionCommand, "static": staticCommand, "server": serverCommand,
-			"counter": counterCommand, "code": codeCommand, "secret": secretCommand,
+			"counter": counterCommand, "page": pageCommand, "code": codeCommand, "secret": secretCommand,
 		},
 		Condition: func(name string) (bool, error) {
 			if name != "rundir" {
@@ -61,6 +104,7 @@ func TestTheCommandLineDoesWhatItsScriptsSay(t *testing.T) {
 // world is what one script plays in.
 type world struct {
 	server *spendoncetest.TokenServer
+	pages  *bufio.Reader // what browsers show at the end
 	mu     sync.Mutex
 	tokens []canary.Value
 	// The ids of sessions may stand in the broker's state.
@@ -75,7 +119,15 @@ func setup(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	w := &world{server: server}
+	page := filepath.Join(env.WorkDir, "page")
+	if err := syscall.Mkfifo(page, 0o600); err != nil {
+		return err
+	}
+	pipe, err := os.OpenFile(page, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	w := &world{server: server, pages: bufio.NewReader(pipe)}
 	env.Values[worldKey{}] = w
 	home := filepath.Join(env.WorkDir, "home")
 	state := filepath.Join(env.WorkDir, "state")
@@ -96,6 +148,10 @@ func setup(env *testscript.Env) error {
 	env.Setenv("RESOURCE", server.ResourceURL())
 	env.Setenv("CLIENT_ID", server.ClientID())
 	env.Setenv("BROWSER", "false")
+	env.Setenv("PAGE", page)
+	for _, name := range []string{"DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "SSH_TTY", "WSL_DISTRO_NAME", "container"} {
+		env.Setenv(name, "")
+	}
 	env.Setenv("GORACE", "atexit_sleep_ms=0") // else each race-built process takes a second to end
 	if err := os.MkdirAll(filepath.Join(home, ".config", "spendonce"), 0o700); err != nil {
 		return err
@@ -105,6 +161,7 @@ func setup(env *testscript.Env) error {
 	}
 	env.Defer(func() {
 		_ = server.Close()
+		_ = pipe.Close()
 		stopBrokers(env.T(), env.WorkDir)
 	})
 	return nil
@@ -177,8 +234,18 @@ func serverCommand(ts *testscript.TestScript, neg bool, args []string) {
 		d, err := time.ParseDuration(args[1])
 		ts.Check(err)
 		ts.Check(w.server.Configure(func(c *spendoncetest.TokenServerConfig) { c.Lifetime = d }))
+	case !neg && len(args) == 2 && args[0] == "forget":
+		var session struct{ Pin struct{ ClientID string } }
+		b, err := os.ReadFile(filepath.Join(ts.Getenv("SPENDONCE_STATE_DIR"), "sessions", args[1]+".json"))
+		ts.Check(err)
+		ts.Check(json.Unmarshal(b, &session))
+		if !w.server.ForgetClient(session.Pin.ClientID) {
+			ts.Fatalf("the server does not know %q", session.Pin.ClientID)
+		}
+	case !neg && len(args) == 1 && args[0] == "no-registration":
+		ts.Check(w.server.Configure(func(c *spendoncetest.TokenServerConfig) { c.NoRegistration = true }))
 	default:
-		ts.Fatalf("usage: server script JSON | server lifetime DURATION")
+		ts.Fatalf("usage: server script JSON | server lifetime DURATION | server forget TARGET | server no-registration")
 	}
 }
 
@@ -196,6 +263,22 @@ func counterCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if want, err := strconv.Atoi(args[1]); err != nil || n != want {
 		ts.Fatalf("counter %s is %d, not %s", args[0], n, args[1])
+	}
+}
+
+// pageCommand waits for the page that a browser shows.
+func pageCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: page TEXT")
+	}
+	var page strings.Builder
+	for !strings.Contains(page.String(), "</html>") {
+		line, err := worldOf(ts).pages.ReadString('\n')
+		ts.Check(err)
+		page.WriteString(line)
+	}
+	if !strings.Contains(page.String(), args[0]) {
+		ts.Fatalf("the page does not hold %q: %s", args[0], page.String())
 	}
 }
 

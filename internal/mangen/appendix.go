@@ -41,6 +41,8 @@ var environment = []entry{
 	{"HOME", "Stands for both where those are not set."},
 	{"BROWSER", "The programs that may show an address at sign-in, separated by colons; the first that works is used. " +
 		"In one with %s the address takes that place."},
+	{"DISPLAY, WAYLAND_DISPLAY, SSH_CONNECTION, SSH_TTY, container, WSL_DISTRO_NAME", "Tell spendonce login whether a browser on this machine would be before your eyes. " +
+		"With BROWSER set, none of them is looked at."},
 	{"LISTEN_FDS, LISTEN_PID", "Set by a service manager that hands spendonce lease serve its socket, see sd_listen_fds(3)."},
 	{"NOTIFY_SOCKET, WATCHDOG_USEC", "Set by a service manager that is to be told how spendonce lease serve fares, see sd_notify(3)."},
 	{"PATH", "spendonce doctor says which other programs of this name are on it."},
