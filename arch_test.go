@@ -41,7 +41,7 @@ var imports = []row{
 	{pkg: "credstore/keys", ours: []string{"internal/sealed"}, modules: []string{"filippo.io/age", "github.com/godbus/dbus/v5", "github.com/zalando/go-keyring", "golang.org/x/sync"}},
 	{pkg: "lockfile", ours: []string{"internal/durable"}, modules: []string{"golang.org/x/sys"}},
 	{pkg: "oauthflow", ours: []string{"internal/challenge", "internal/egress"}, modules: []string{"github.com/coreos/go-oidc/v3", "github.com/go-json-experiment/json", "golang.org/x/oauth2", "golang.org/x/sys"}},
-	{pkg: "bearer", ours: []string{"credstore", "internal/challenge", "internal/egress"}},
+	{pkg: "bearer", ours: []string{"credstore", "internal/challenge", "internal/egress"}, tests: []string{"credstore/refresh"}},
 	{pkg: "mcpproxy", ours: []string{"bearer"}, modules: []string{"github.com/go-json-experiment/json", "github.com/modelcontextprotocol/go-sdk"}},
 
 	// The broker half.
@@ -154,6 +154,7 @@ var (
 		"internal/sealed/key.go":    "writes a key as text, and names it by its hash",
 		"internal/sealed/sealed.go": "expands a key to the cipher's",
 
+		"bearer/transport.go":  "sends the token to an origin of its target",
 		"credstore/record.go":  "writes the store",
 		"credstore/session.go": "writes the session file",
 		"credstore/source.go":  "hands the access token to x/oauth2, whose Token holds strings",
