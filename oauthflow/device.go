@@ -48,8 +48,9 @@ type DeviceLogin struct {
 	// Prompt shows the person where to go. It is called once and must not
 	// wait; what it shows is good until ExpiresAt.
 	Prompt func(DevicePrompt)
-	// Keep, if set, stores what came of the sign-in before Run returns.
-	Keep func(context.Context, Result) error
+	// Keep, if set, is given the result before Run returns. Its error is that
+	// of the login.
+	Keep func(ctx context.Context, res Result) error
 
 	wait  func(context.Context, time.Duration) error // nil: a timer; tests drive it
 	bound time.Duration                              // 0: pollBound; tests shrink it
@@ -61,8 +62,7 @@ type DeviceLogin struct {
 // come make the pauses longer, not the sign-in fail.
 //
 // Errors of the server are [*Error]; those of the person are [ErrDeviceDenied]
-// and [ErrDeviceExpired] within one. With an error of Keep, the Result is
-// returned too, so that its tokens can be revoked.
+// and [ErrDeviceExpired] within one.
 func (l *DeviceLogin) Run(ctx context.Context) (Result, error) {
 	if l.Prompt == nil {
 		return Result{}, errors.New("signing in by device code: nobody is told the code")
@@ -84,7 +84,9 @@ func (l *DeviceLogin) Run(ctx context.Context) (Result, error) {
 		}
 	}
 	if l.Keep != nil {
-		return res, l.Keep(ctx, res)
+		if err := l.Keep(ctx, res); err != nil {
+			return Result{}, err
+		}
 	}
 	return res, nil
 }

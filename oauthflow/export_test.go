@@ -33,6 +33,23 @@ func ReadRegistered(a Answer, asked string) (Registered, bool) {
 	return made, flaw == ""
 }
 
+// ReadResource reads the metadata that stands at the well-known place of a
+// URL, or with ofHost at that of its host.
+func ReadResource(a Answer, asked string, ofHost bool) (Resource, error) {
+	u, err := parseEndpoint("resource", asked)
+	if err != nil {
+		return Resource{}, err
+	}
+	var m resourceMetadata
+	if object, err := decodeDocument(a, &m); !object || err != nil {
+		return Resource{}, ErrNoResourceMetadata
+	}
+	if e := (resourcePlace{ofHost: ofHost}).judge(a, u, asked, m); e != nil {
+		return Resource{}, e
+	}
+	return Resource{Resource: m.Resource, AuthorizationServers: m.AuthorizationServers, ScopesSupported: scopesOf(m.ScopesSupported)}, nil
+}
+
 // BearerChallenge reads the challenge of an answer.
 var BearerChallenge = bearerChallenge
 
