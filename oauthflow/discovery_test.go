@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,24 +117,58 @@ func TestMetadataWithUnsafeEndpointsIsRefused(t *testing.T) {
 	}
 }
 
+func TestMetadataTellsWhatTheServerCanDo(t *testing.T) {
+	read := func(extra string) oauthflow.Server {
+		t.Helper()
+		s := metadataAt(t, "/.well-known/oauth-authorization-server", "BASE", extra)
+		got, err := requester(s).Discover(deadline(t), s.URL)
+		must(t, err)
+		return got
+	}
+	got := read(`,"client_id_metadata_document_supported":true,"grant_types_supported":["authorization_code","x"],
+		"code_challenge_methods_supported":["plain","S256"],"scopes_supported":["a","b c","\u001b[31m","c\"d",""]`)
+	if !got.ClientIDMetadataSupported || !slices.Equal(got.GrantTypes, []string{"authorization_code", "x"}) ||
+		!slices.Equal(got.CodeChallengeMethods, []string{"plain", "S256"}) || !slices.Equal(got.ScopesSupported, []string{"a"}) {
+		t.Errorf("%+v", got)
+	}
+	if got := read(`,"Client_ID_Metadata_Document_Supported":true,"Grant_Types_Supported":["x"],"Code_Challenge_Methods_Supported":["plain"]`); got.ClientIDMetadataSupported || got.GrantTypes != nil || got.CodeChallengeMethods != nil {
+		t.Errorf("names in other letters: %+v", got)
+	}
+	for methods, want := range map[string]error{
+		``: nil, `null`: nil, `["S256"]`: nil, `["plain","S256"]`: nil,
+		`[]`: oauthflow.ErrNoPKCE, `["plain"]`: oauthflow.ErrNoPKCE, `["s256"]`: oauthflow.ErrNoPKCE,
+	} {
+		extra := ""
+		if methods != "" {
+			extra = `,"code_challenge_methods_supported":` + methods
+		}
+		if err := read(extra).SupportsPKCE(); !errors.Is(err, want) {
+			t.Errorf("%q: %v", methods, err)
+		}
+	}
+}
+
 func TestWhatIsNoMetadataIsNone(t *testing.T) {
 	other := metadataAt(t, "/", "x", "")
 	for name, c := range map[string]struct {
 		h     http.HandlerFunc
 		class oauthflow.Class
+		says  string
 	}{
-		"404":      {reply(404, "", "no"), oauthflow.ClassWrongRequest},
-		"HTML":     {reply(200, "application/json", "<html>"), oauthflow.ClassWrongRequest},
-		"array":    {reply(200, "", "[]"), oauthflow.ClassWrongRequest},
-		"null":     {reply(200, "", "null"), oauthflow.ClassWrongRequest},
-		"too long": {reply(200, "", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`), oauthflow.ClassWrongRequest},
-		"503":      {reply(503, "", ""), oauthflow.ClassTemporary},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }, oauthflow.ClassWrongRequest},
+		"404":      {reply(404, "", "no"), oauthflow.ClassWrongRequest, "status 404"},
+		"HTML":     {reply(200, "application/json", "<html>"), oauthflow.ClassWrongRequest, "a web page"},
+		"array":    {reply(200, "", "[]"), oauthflow.ClassWrongRequest, "not a JSON object"},
+		"null":     {reply(200, "", "null"), oauthflow.ClassWrongRequest, "not a JSON object"},
+		"cut off":  {reply(200, "", `{"issuer":"x"`), oauthflow.ClassWrongRequest, "not a JSON object"},
+		"two":      {reply(200, "", `{} {}`), oauthflow.ClassWrongRequest, "not a JSON object"},
+		"too long": {reply(200, "", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`), oauthflow.ClassWrongRequest, "more than 1 MiB"},
+		"503":      {reply(503, "", ""), oauthflow.ClassTemporary, "status 503"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }, oauthflow.ClassWrongRequest, "a redirect, which is not followed"},
 	} {
 		s := serve(t, c.h)
 		server, err := requester(s).Discover(deadline(t), s.URL)
 		e := asError(t, err)
-		if e.Class != c.class || server.TokenEndpoint != "" || c.class != oauthflow.ClassTemporary && !errors.Is(err, oauthflow.ErrNoMetadata) {
+		if e.Class != c.class || server.TokenEndpoint != "" || c.class != oauthflow.ClassTemporary && !errors.Is(err, oauthflow.ErrNoMetadata) || !strings.Contains(e.Text, c.says) {
 			t.Errorf("%s: %+v", name, *e)
 		}
 	}

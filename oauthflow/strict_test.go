@@ -3,6 +3,9 @@ package oauthflow_test
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -103,4 +106,17 @@ func TestAProgramSignsInInItsOwnName(t *testing.T) {
 	if got, err := r.ClientCredentials(deadline(t), ask); err != nil || !got.RefreshToken.Empty() {
 		t.Errorf("a refresh token was kept: %v", err)
 	}
+}
+
+// secretOf is one of the canaries.
+func secretOf(name string) secret.Secret { return secret.New(canaries[name]) }
+
+func readAll(r *http.Request) string {
+	b, _ := io.ReadAll(r.Body)
+	return string(b)
+}
+
+func unescaped(s string) string {
+	s, _ = url.QueryUnescape(s)
+	return s
 }
