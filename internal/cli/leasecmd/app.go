@@ -38,9 +38,6 @@ const (
 	exitRunning     = 7
 	exitRefused     = 9
 	exitUnreachable = 10
-	exitOwn         = 125 // lease run failed before it started the command
-	exitCannotRun   = 126
-	exitNotFound    = 127
 )
 
 var exitCodes = []struct {

@@ -6,10 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/spendonce/spendonce/internal/cli/program"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/lease"
 )
@@ -76,14 +74,13 @@ fails, 126 if COMMAND cannot be run, 127 if there is no such command.`,
 	return cmd
 }
 
-// failed gives an error of ours the exit code that tells it from COMMAND's
-// own, whatever the code would be elsewhere.
+// failed gives an error that has no exit code yet the one of ours.
 func failed(err error) error {
 	var exit *streams.Exit
-	if err == nil || errors.As(err, &exit) {
+	if errors.As(err, &exit) {
 		return err
 	}
-	return &streams.Exit{Code: exitOwn, Err: err}
+	return program.Own(err)
 }
 
 // runner is one 'lease run'.
@@ -105,7 +102,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--generation: %w", err)
 	}
-	program, err := lookUp(r.args[0])
+	path, err := program.Find(r.args[0])
 	if err != nil {
 		return err
 	}
@@ -125,53 +122,10 @@ func (r *runner) run(ctx context.Context) error {
 		}
 	}
 	if r.stay {
-		return r.stayWith(ctx, program)
+		return r.stayWith(ctx, path)
 	}
 	// This puts back the limit of open files that Go raised.
-	return r.cannotRun(syscall.Exec(program, r.args, r.environment()))
-}
-
-// lookUp finds the command before anything is begun.
-func lookUp(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	switch {
-	case err == nil, errors.Is(err, exec.ErrDot): // the user's PATH is the user's to choose
-		return path, nil
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		if there := onPath(name); there != "" {
-			return "", &streams.Exit{Code: exitCannotRun, Err: fmt.Errorf("%s cannot be run: %s is not executable", name, there)}
-		}
-		return "", &streams.Exit{Code: exitNotFound, Err: fmt.Errorf("there is no command %q", name)}
-	default:
-		var inner *exec.Error
-		if errors.As(err, &inner) {
-			err = inner.Err
-		}
-		return "", &streams.Exit{Code: exitCannotRun, Err: fmt.Errorf("%s cannot be run: %w", name, err)}
-	}
-}
-
-// onPath finds a file of a command's name that may not be executed.
-func onPath(name string) string {
-	if name == "" || strings.ContainsRune(name, '/') {
-		return ""
-	}
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		path := filepath.Join(dir, name)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-			return path
-		}
-	}
-	return ""
-}
-
-// cannotRun judges why the system does not run the command.
-func (r *runner) cannotRun(err error) error {
-	code := exitCannotRun
-	if errors.Is(err, fs.ErrNotExist) {
-		code = exitNotFound // it has gone, or the interpreter in its first line is not there
-	}
-	return &streams.Exit{Code: code, Err: fmt.Errorf("running %s: %w", r.args[0], err)}
+	return program.CannotRun(r.args[0], syscall.Exec(path, r.args, r.environment()))
 }
 
 // environment is what the command is given.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/spendonce/spendonce/internal/cli/program"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/internal/durable"
 	"github.com/spendonce/spendonce/lease"
@@ -25,7 +26,7 @@ var passed = []os.Signal{
 }
 
 // stayWith starts the command as a child, and is its anchor until it ends.
-func (r *runner) stayWith(ctx context.Context, program string) error {
+func (r *runner) stayWith(ctx context.Context, path string) error {
 	file, err := r.openGeneration()
 	if err != nil {
 		return err
@@ -42,7 +43,7 @@ func (r *runner) stayWith(ctx context.Context, program string) error {
 		}
 	}
 	defer signal.Stop(arrived)
-	child, err := os.StartProcess(program, r.args, &os.ProcAttr{
+	child, err := os.StartProcess(path, r.args, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Env:   r.environment(lease.GenerationFileVariable + "=" + file.path()),
 	})
@@ -51,7 +52,7 @@ func (r *runner) stayWith(ctx context.Context, program string) error {
 		if errors.As(err, &inner) {
 			err = inner.Err
 		}
-		return r.cannotRun(err)
+		return program.CannotRun(r.args[0], err)
 	}
 	raise, stop := r.raising(ctx, file)
 	defer stop()
