@@ -90,6 +90,7 @@ install: build ## install below PREFIX (default /usr/local), with manual and com
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(MANDIR)/man1' \
 		'$(DESTDIR)$(BASHDIR)' '$(DESTDIR)$(ZSHDIR)' '$(DESTDIR)$(FISHDIR)'
 	install -m 0755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/spendonce'
+	ln -sf spendonce '$(DESTDIR)$(PREFIX)/bin/docker-credential-spendonce'
 	install -m 0644 docs/man/*.1 '$(DESTDIR)$(MANDIR)/man1'
 	umask 022; $(BIN) completion bash >'$(DESTDIR)$(BASHDIR)/spendonce'
 	umask 022; $(BIN) completion zsh >'$(DESTDIR)$(ZSHDIR)/_spendonce'
@@ -97,7 +98,7 @@ install: build ## install below PREFIX (default /usr/local), with manual and com
 
 .PHONY: uninstall
 uninstall: ## remove what install put there
-	rm -f '$(DESTDIR)$(PREFIX)/bin/spendonce' \
+	rm -f '$(DESTDIR)$(PREFIX)/bin/spendonce' '$(DESTDIR)$(PREFIX)/bin/docker-credential-spendonce' \
 		'$(DESTDIR)$(MANDIR)/man1/spendonce.1' '$(DESTDIR)$(MANDIR)'/man1/spendonce-*.1 \
 		'$(DESTDIR)$(BASHDIR)/spendonce' '$(DESTDIR)$(ZSHDIR)/_spendonce' '$(DESTDIR)$(FISHDIR)/spendonce.fish'
 

@@ -7,4 +7,4 @@ import (
 	"github.com/spendonce/spendonce/internal/cli"
 )
 
-func main() { os.Exit(cli.Main(os.Args[1:])) }
+func main() { os.Exit(cli.Main(os.Args)) }

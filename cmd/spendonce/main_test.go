@@ -27,9 +27,10 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"spendonce":     func() { os.Exit(cli.Main(os.Args[1:])) },
-		"person":        browse,
-		"sourceprogram": func() { os.Exit(sourceprogram.Main(os.Args[1:])) },
+		"spendonce":                   func() { os.Exit(cli.Main(os.Args)) },
+		"docker-credential-spendonce": func() { os.Exit(cli.Main(os.Args)) },
+		"person":                      browse,
+		"sourceprogram":               func() { os.Exit(sourceprogram.Main(os.Args[1:])) },
 	})
 }
 
@@ -70,7 +71,9 @@ func browse() {
 // script has a strict server of its own, and after each one all it printed
 // and all files but those made for it are searched for every token.
 //
-//	session NAME [fresh|expired|near]  store a session of the script's server
+//	session NAME [fresh|expired|near [URL [HOST...]]]
+//	                                   store a session of the script's server; it sets
+//	                                   AT, EXPIRES (RFC 3339) and EXPIRES_UTC (seconds)
 //	static NAME TOKEN                  store a static token, as another program would
 //	server script JSON                 the next answers of the token endpoint
 //	server lifetime DURATION
@@ -174,7 +177,7 @@ func worldOf(ts *testscript.TestScript) *world {
 // sessionCommand stores a session and configures its target.
 func sessionCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
-		ts.Fatalf("usage: session NAME [fresh|expired|near]")
+		ts.Fatalf("usage: session NAME [fresh|expired|near [URL [HOST...]]]")
 	}
 	w := worldOf(ts)
 	s := w.server.NewSession("alice")
@@ -198,8 +201,16 @@ func sessionCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	_, err = fmt.Fprintf(f, "[targets.%q]\ntoken_endpoint = %q\nrevocation_endpoint = %q\nclient_id = %q\n", args[0], ts.Getenv("TOKEN_ENDPOINT"), ts.Getenv("REVOCATION_ENDPOINT"), ts.Getenv("CLIENT_ID"))
 	ts.Check(err)
+	if len(args) > 2 {
+		hosts, err := json.Marshal(args[3:])
+		ts.Check(err)
+		_, err = fmt.Fprintf(f, "url = %q\nhosts = %s\n", args[2], hosts)
+		ts.Check(err)
+	}
 	ts.Check(f.Close())
 	ts.Setenv("AT", s.AccessToken.Reveal())
+	ts.Setenv("EXPIRES", at.UTC().Format(time.RFC3339))
+	ts.Setenv("EXPIRES_UTC", strconv.FormatInt(at.Unix(), 10))
 }
 
 func staticCommand(ts *testscript.TestScript, neg bool, args []string) {
@@ -303,7 +314,7 @@ func codeCommand(ts *testscript.TestScript, neg bool, args []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	places := canary.Places{Outputs: map[string][]byte{"stderr": []byte(ts.ReadFile("stderr"))}}
-	if !printsSecrets(args[2:], got) {
+	if !printsSecrets(args[1:], got) {
 		places.Outputs["stdout"] = []byte(ts.ReadFile("stdout"))
 	}
 	state := ts.Getenv("SPENDONCE_STATE_DIR")
@@ -327,10 +338,18 @@ func codeCommand(ts *testscript.TestScript, neg bool, args []string) {
 
 // printsSecrets reports whether a command with these arguments was asked for
 // secrets on its standard output, and may have printed them.
-func printsSecrets(args []string, code int) bool {
+func printsSecrets(call []string, code int) bool {
+	if call[0] == "docker-credential-spendonce" {
+		return code == 0
+	}
+	args := call[1:]
 	switch {
 	case len(args) > 0 && args[0] == "token":
 		return code == 0 || code == 6
+	case len(args) > 0 && args[0] == "credential":
+		return code == 0
+	case len(args) > 0 && args[0] == "exec": // what the command prints is its own
+		return code < 125
 	case len(args) > 1 && args[0] == "lease":
 		return code == 0 && (args[1] == "auth" || args[1] == "mint") || args[1] == "run"
 	}

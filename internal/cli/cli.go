@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/spendonce/spendonce/credstore"
 	"github.com/spendonce/spendonce/internal/cli/credcmd"
 	"github.com/spendonce/spendonce/internal/cli/democmd"
 	"github.com/spendonce/spendonce/internal/cli/doctorcmd"
@@ -17,20 +17,20 @@ import (
 	"github.com/spendonce/spendonce/internal/cli/streams"
 )
 
-// Main runs the command that args name and returns its exit code.
-func Main(args []string) int {
+// Main runs the command that argv names and returns its exit code. Its first
+// word is the name by which the program was started.
+func Main(argv []string) int {
+	args := arguments(argv)
 	if err := harden(); err != nil {
 		fmt.Fprintf(os.Stderr, "spendonce: %v\n", err)
 		return exitOther
 	}
 	s := streams.Standard()
 	ctx, signals := newSignals(s)
-	app := &credcmd.App{Streams: s, Arm: signals.arm, Interrupter: signals.set, Hold: signals.hold}
+	app := &credcmd.App{Streams: s, Arm: signals.arm, Disarm: signals.disarm, Version: Version, Interrupter: signals.set, Hold: signals.hold}
 	var err error
-	if len(args) == 2 && args[0] == "token" && credstore.ValidName(args[1]) {
-		// What runs before every request of every tool does not need the
-		// tree of all commands.
-		err = app.Token(ctx, args[1])
+	if run := app.Fast(args); run != nil {
+		err = run(ctx)
 	} else {
 		root := newRoot(app)
 		root.SetArgs(args)
@@ -47,6 +47,19 @@ func Main(args []string) int {
 		return exitCode(err)
 	}
 	return 0
+}
+
+// arguments are the words behind the program's name, which may stand for some
+// itself.
+func arguments(argv []string) []string {
+	switch {
+	case len(argv) == 0:
+		return nil
+	case filepath.Base(argv[0]) == credcmd.DockerProgram:
+		return append([]string{"credential", "docker"}, argv[1:]...)
+	default:
+		return argv[1:]
+	}
 }
 
 func newRoot(app *credcmd.App) *cobra.Command {

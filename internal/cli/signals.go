@@ -54,6 +54,16 @@ func (g *signals) listen() {
 	go g.run()
 }
 
+// disarm ends the listening, and puts back what a program that takes this
+// one's place would inherit: an ignored signal stays ignored in it.
+func (g *signals) disarm() {
+	g.armed.Do(func() {}) // never again
+	signal.Stop(g.in)
+	// Reset leaves what Ignore did. A signal that is listened to is not
+	// ignored, and is the default in the new program.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTTOU)
+}
+
 // set says how to ask whether something must not be interrupted.
 func (g *signals) set(interrupt func(cancel func()) bool) {
 	g.mu.Lock()

@@ -52,7 +52,8 @@ type Store struct {
 // Target is one remote service. Empty members are not configured.
 type Target struct {
 	URL                   string   `toml:"url"`
-	Hosts                 []string `toml:"hosts"` // further origins that may get the token
+	Hosts                 []string `toml:"hosts"`    // further origins that may get the token
+	Username              string   `toml:"username"` // beside the token, for git and docker
 	Issuer                string   `toml:"issuer"`
 	TokenEndpoint         string   `toml:"token_endpoint"`
 	AuthorizationEndpoint string   `toml:"authorization_endpoint"`
@@ -165,6 +166,9 @@ func (s Store) check() error {
 }
 
 func (t Target) check() error {
+	if strings.ContainsFunc(t.Username, func(r rune) bool { return r < 0x21 || r > 0x7e || r == ':' }) {
+		return errors.New("username holds a colon, white space, control or non-ASCII characters")
+	}
 	switch t.Dialect {
 	case "", "oauth2", "hypaware":
 	default:

@@ -18,9 +18,9 @@ var exitStatus = []entry{
 	{"8", "The service refuses what its own authorization server issues."},
 	{"9", "The lease broker refused. Its code, such as TOKEN_REPLAY, ends the message on standard error."},
 	{"10", "The lease broker could not be reached, or gave no answer: a token that was to be consumed must be taken as spent."},
-	{"125", "Of spendonce lease run: it failed itself, and the command was not run. Every other status of it is that of the command, but for the next two."},
-	{"126", "Of spendonce lease run: the command cannot be run."},
-	{"127", "Of spendonce lease run: there is no such command."},
+	{"125", "Of spendonce lease run and spendonce exec: they failed themselves, and the command was not run. Every other status of theirs is that of the command, but for the next two."},
+	{"126", "Of spendonce lease run and spendonce exec: the command cannot be run."},
+	{"127", "Of spendonce lease run and spendonce exec: there is no such command."},
 	{"128+N", "Ended by signal N."},
 }
 
@@ -45,7 +45,9 @@ var environment = []entry{
 		"With BROWSER set, none of them is looked at."},
 	{"LISTEN_FDS, LISTEN_PID", "Set by a service manager that hands spendonce lease serve its socket, see sd_listen_fds(3)."},
 	{"NOTIFY_SOCKET, WATCHDOG_USEC", "Set by a service manager that is to be told how spendonce lease serve fares, see sd_notify(3)."},
-	{"PATH", "spendonce doctor says which other programs of this name are on it."},
+	{"KUBERNETES_EXEC_INFO", "Set by kubectl for spendonce credential kubectl: the version to answer in, and perhaps the cluster that it asks for."},
+	{"CLAUDE_CODE_MCP_SERVER_URL", "Set by Claude Code for spendonce credential headers: the server that the headers are for."},
+	{"PATH", "Where spendonce exec and lease run find the command. spendonce doctor says which other programs of this name are on it."},
 	{"TERM", "If it is dumb, no progress is shown."},
 	{"GODEBUG", "Settings that would print what is sent to a server are taken out at the start."},
 }

@@ -31,6 +31,11 @@ type App struct {
 	ConfigPath string // of --config
 	// Arm begins to listen for signals; before, they end the process.
 	Arm func()
+	// Disarm puts signals back as they were, for a program that takes this
+	// one's place.
+	Disarm func()
+	// Version names this build.
+	Version func() string
 	// Interrupter is given the store's answer to a signal.
 	Interrupter func(interrupt func(cancel func()) bool)
 	// Hold: see [credstore.Config].
@@ -62,7 +67,7 @@ func (a *App) Config() (*config.Config, error) {
 func (a *App) Commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.loginCommand(), a.tokenCommand(), a.listCommand(), a.logoutCommand(),
-		a.conformanceCommand(),
+		a.credentialCommand(), a.execCommand(), a.conformanceCommand(),
 	}
 }
 

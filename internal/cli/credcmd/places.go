@@ -11,10 +11,11 @@ import (
 
 // place is where a target's token may go.
 type place struct {
-	target  string
-	url     string // of the service; may be empty
-	account string
-	origins []bearer.Origin // of url, then hosts
+	target   string
+	url      string // of the service; may be empty
+	account  string
+	username string          // beside the token, where a client has a place for one
+	origins  []bearer.Origin // of url, then hosts
 }
 
 // places lists, sorted by name, every usable or configured target with the
@@ -50,6 +51,7 @@ func (a *App) places(s *credstore.Store) ([]place, error) {
 		if p.url == "" {
 			p.url = t.URL
 		}
+		p.username = t.Username
 		raw[name] = append(append([]string{p.url}, raw[name]...), t.Hosts...)
 	}
 	list := make([]place, 0, len(all))

@@ -60,11 +60,6 @@ print the same new token.`,
 	return cmd
 }
 
-// Token is "spendonce token TARGET" without any flag.
-func (a *App) Token(ctx context.Context, target string) error {
-	return a.token(ctx, target, credstore.Request{}, false)
-}
-
 func (a *App) token(ctx context.Context, target string, req credstore.Request, asJSON bool) error {
 	s, err := a.store()
 	if err != nil {
