@@ -24,16 +24,24 @@ type terminal struct {
 	seen   buffer
 }
 
+// openTerminal returns both ends of a new one: where the person is, and where
+// the program is.
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	must(t, err)
+	master = os.NewFile(uintptr(fd), "terminal")
+	must(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	must(t, err)
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	must(t, err)
+	return master, slave
+}
+
 func (r *realm) terminal() *terminal {
 	r.t.Helper()
-	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	must(r.t, err)
-	master := os.NewFile(uintptr(fd), "terminal")
-	must(r.t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	must(r.t, err)
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	must(r.t, err)
+	master, slave := openTerminal(r.t)
 	p := r.command()
 	bash, err := exec.LookPath("bash")
 	must(r.t, err)

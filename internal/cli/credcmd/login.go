@@ -108,6 +108,8 @@ type login struct {
 	target string
 	plan   plan
 	flow   flow
+	enough chan struct{} // closed when another process is not waited for any more
+	waited bool
 
 	saved    credstore.SignedIn
 	account  oauthflow.Account
@@ -115,26 +117,25 @@ type login struct {
 }
 
 func (a *App) signIn(ctx context.Context, s *credstore.Store, target string, f loginFlags) error {
-	l := &login{app: a, store: s, target: target}
+	l := &login{app: a, store: s, target: target, enough: make(chan struct{})}
 	// A person's time is not spent on a login that cannot be kept.
 	if err := s.Writable(ctx, target); err != nil {
 		return err
 	}
-	var err error
-	if l.plan, err = a.plan(ctx, s, target, f); err != nil {
-		return err
-	}
-	if l.flow, err = a.choose(f, l.plan); err != nil {
-		return err
-	}
-	turn, adopted, err := l.turn(ctx)
-	if err != nil {
-		return err
+	var turn *credstore.Turn
+	for did := somethingElse; did == somethingElse; { // then what is to be asked for has changed
+		var err error
+		if l.plan, err = a.plan(ctx, s, target, f); err != nil {
+			return err
+		}
+		if l.flow, err = a.choose(f, l.plan); err != nil {
+			return err
+		}
+		if turn, did, err = l.turn(ctx); err != nil || did == theSame {
+			return err
+		}
 	}
 	defer turn.End()
-	if adopted {
-		return nil
-	}
 	if err := l.run(ctx); err != nil {
 		return fmt.Errorf("signing in to %s: %w", target, err)
 	}

@@ -3,12 +3,11 @@ package credcmd
 import (
 	"bufio"
 	"context"
+	"os"
 	"slices"
 	"time"
 
 	"golang.org/x/term"
-
-	"os"
 
 	"github.com/spendonce/spendonce/credstore"
 	"github.com/spendonce/spendonce/lockfile"
@@ -18,44 +17,61 @@ import (
 // target, so that three that start at once open one browser. What that one
 // gets is adopted if it is what was asked for here. A person who does not want
 // to wait presses Enter; without one at a terminal the wait has a bound.
-func (l *login) turn(ctx context.Context) (*credstore.Turn, bool, error) {
+//
+// It returns the turn, if there is one to be had, or that of what another
+// process did: signed in to what is wanted here, or to something else.
+func (l *login) turn(ctx context.Context) (*credstore.Turn, others, error) {
 	if l.flow == byPaste || l.flow == byClient {
-		return nil, false, nil // what is pasted is pasted here, and a machine opens nothing
+		return nil, nothing, nil // what is pasted is pasted here, and a machine opens nothing
 	}
-	enough := make(chan struct{})
 	var timer *time.Timer
 	waiting := func() {
 		if in, ok := l.app.Streams.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
 			l.app.done("Another process is signing in to %s: waiting for it. Press Enter to sign in here instead.", l.target)
 			go func() {
 				_, _ = bufio.NewReader(in).ReadString('\n') // its end is as good
-				close(enough)
+				close(l.enough)
 			}()
 			return
 		}
 		bound := l.app.loginPatience()
 		l.app.done("Another process is signing in to %s: waiting for it, for %s at most.", l.target, bound)
-		timer = time.AfterFunc(bound, func() { close(enough) })
+		timer = time.AfterFunc(bound, func() { close(l.enough) })
 	}
-	for {
-		turn, adopted, err := l.store.LoginTurn(ctx, l.target, waiting, enough)
-		if timer != nil {
-			timer.Stop()
-		}
-		if err != nil || !adopted {
-			return turn, false, err
-		}
-		known, ok, err := l.store.Known(l.target)
-		if err != nil {
-			return nil, false, err
-		}
-		if ok && l.plan.metBy(known) {
-			l.app.done("signed in to %s%s, by another process", l.target, as(known.Pin.Email, known.Pin.Subject))
-			return nil, true, nil
-		}
-		waiting = nil // it was another sign-in than ours: once more, if somebody has the turn already
+	if l.waited {
+		waiting = nil // it was said, and what ends the wait is set up
 	}
+	turn, adopted, err := l.store.LoginTurn(ctx, l.target, func() {
+		if waiting != nil {
+			waiting()
+			l.waited = true
+		}
+	}, l.enough)
+	if timer != nil && turn != nil {
+		timer.Stop()
+	}
+	if err != nil || !adopted {
+		return turn, nothing, err
+	}
+	known, ok, err := l.store.Known(l.target)
+	if err != nil {
+		return nil, nothing, err
+	}
+	if !ok || !l.plan.metBy(known) {
+		return nil, somethingElse, nil
+	}
+	l.app.done("signed in to %s%s, by another process", l.target, as(known.Pin.Email, known.Pin.Subject))
+	return nil, theSame, nil
 }
+
+// others says what another process did while this one waited.
+type others int
+
+const (
+	nothing others = iota
+	theSame
+	somethingElse
+)
 
 // loginPatience is how long a process without a terminal waits for another
 // one's sign-in.

@@ -1,0 +1,61 @@
+package credcmd
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spendonce/spendonce/oauthflow"
+)
+
+func TestABrowserIsUsedWhereThePersonWouldSeeIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		around surroundings
+		want   flow
+		why    string // a part of it
+		fails  bool
+	}{
+		"a desktop":                      {around: surroundings{goos: "linux", display: true}, want: byBrowser},
+		"a Mac":                          {around: surroundings{goos: "darwin"}, want: byBrowser},
+		"WSL":                            {around: surroundings{goos: "linux", wsl: true}, want: byBrowser},
+		"BROWSER, whatever else":         {around: surroundings{goos: "linux", browser: true, ssh: true, container: true}, want: byBrowser},
+		"no display, with a device flow": {around: surroundings{goos: "linux", deviceFlow: true, terminal: true}, want: byDevice, why: "no display"},
+		"no display, at a terminal":      {around: surroundings{goos: "linux", terminal: true}, want: byPaste, why: "no display"},
+		"no display, nobody there":       {around: surroundings{goos: "linux"}, why: "no display", fails: true},
+		"SSH with a forwarded display":   {around: surroundings{goos: "linux", display: true, ssh: true, terminal: true}, want: byPaste, why: "SSH"},
+		"a container with a display":     {around: surroundings{goos: "linux", display: true, container: true, deviceFlow: true}, want: byDevice, why: "container"},
+		"a Mac over SSH, nobody there":   {around: surroundings{goos: "darwin", ssh: true}, why: "SSH", fails: true},
+	} {
+		got, why, ok := c.around.choose()
+		if ok == c.fails || ok && got != c.want || !strings.Contains(why, c.why) || c.why == "" && why != "" {
+			t.Errorf("%s: flow %d because %q, %v", name, got, why, ok)
+		}
+	}
+}
+
+func TestWhatIsAskedForNeverLosesWhatWasGranted(t *testing.T) {
+	offers := func(scopes ...string) found { return found{server: oauthflow.Server{ScopesSupported: scopes}} }
+	for name, c := range map[string]struct {
+		asked, before []string
+		other         bool // server than before
+		found         found
+		machine       bool
+		want          string
+	}{
+		"nothing":                      {},
+		"what the user names":          {asked: []string{"a", "b", "a"}, want: "a b"},
+		"and a session to be renewed":  {asked: []string{"a"}, found: offers("a", "offline_access", "openid"), want: "a offline_access"},
+		"what the service demands":     {found: found{challenge: []string{"c"}, offered: []string{"d"}}, want: "c"},
+		"what the service knows":       {found: found{offered: []string{"d"}}, want: "d"},
+		"a name and a longer session":  {found: offers("email", "openid", "offline_access", "profile"), want: "offline_access openid email"},
+		"more than before":             {asked: []string{"a"}, before: []string{"b", "openid"}, want: "b openid a"},
+		"the same again":               {before: []string{"b"}, found: found{challenge: []string{"c"}}, want: "b"},
+		"nothing of another server":    {asked: []string{"a"}, before: []string{"b"}, other: true, want: "a"},
+		"for a machine, its own alone": {asked: []string{"a"}, before: []string{"b"}, found: offers("offline_access", "openid"), machine: true, want: "a"},
+	} {
+		got := wanted(c.asked, c.before, !c.other, c.found, c.machine)
+		if strings.Join(got, " ") != c.want || slices.Contains(got, "") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
