@@ -36,8 +36,9 @@ func (a *App) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the targets with account, expiry and state",
-		Long: `List the targets with account, expiry and state. No token is printed, no lock is
-taken and no server is asked.`,
+		Long: `List the targets with account, expiry of the access token, and state. No token is
+printed, no lock is taken and no server is asked. --json has the exact times, and the
+URL, issuer and scope of each.`,
 		Example: "  spendonce list\n  spendonce list --json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -122,7 +123,7 @@ func State(e credstore.Entry, now time.Time) string {
 
 func (a *App) printList(targets []listTarget) error {
 	if len(targets) == 0 {
-		fmt.Fprintln(a.Streams.Err, "no targets yet: sign in with 'spendonce login NAME --issuer URL --client-id ID'")
+		fmt.Fprintln(a.Streams.Err, "no targets yet: sign in with 'spendonce login NAME --url URL'")
 		return nil
 	}
 	w := tabwriter.NewWriter(a.Streams.Out, 0, 0, 2, ' ', 0)
@@ -130,7 +131,7 @@ func (a *App) printList(targets []listTarget) error {
 	for _, t := range targets {
 		expires := "-"
 		if t.ExpiresAt != nil {
-			expires = t.ExpiresAt.Format(time.RFC3339)
+			expires = Relative(*t.ExpiresAt, time.Now())
 		}
 		state := t.State
 		if t.Override != "" {
@@ -139,6 +140,29 @@ func (a *App) printList(targets []listTarget) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", Printable(t.Target), orDash(t.Kind), orDash(Printable(t.Account)), expires, state)
 	}
 	return w.Flush()
+}
+
+// Relative says how far at is from now, in the largest unit that fits, or two
+// where that is hours or days: a person looks whether it is soon.
+func Relative(at, now time.Time) string {
+	d := at.Sub(now)
+	past := d < 0
+	d = d.Abs()
+	var words string
+	switch hours := int(d.Hours()); {
+	case d < time.Minute:
+		words = fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		words = fmt.Sprintf("%dm", int(d.Minutes()))
+	case hours < 48:
+		words = fmt.Sprintf("%dh%02dm", hours, int(d.Minutes())%60)
+	default:
+		words = fmt.Sprintf("%dd", hours/24)
+	}
+	if past {
+		return words + " ago"
+	}
+	return "in " + words
 }
 
 func orDash(s string) string {
