@@ -93,7 +93,14 @@ func (o *ours) write(record map[string]string, at time.Time) error {
 }
 
 func (o *ours) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(o.b.spendonce, append([]string{"token", target}, args...)...) //nolint:noctx // the crowd kills it
+	return o.run(append([]string{"token", target}, args...)...)
+}
+
+// headers prints the token as Claude Code wants it.
+func (o *ours) headers() *exec.Cmd { return o.run("credential", "headers", target) }
+
+func (o *ours) run(args ...string) *exec.Cmd {
+	cmd := exec.Command(o.b.spendonce, args...) //nolint:noctx // the crowd kills it
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + o.dir, "SPENDONCE_STATE_DIR=" + o.state(),
 		"XDG_CONFIG_HOME=" + filepath.Join(o.dir, "config"),

@@ -126,7 +126,8 @@ func freshCommands(ctx context.Context, b *bench) ([]row, error) {
 	got, err := inTurn(ctx, b.pairs*cheap,
 		one(func() *exec.Cmd { return mine.command() }),
 		one(func() *exec.Cmd { return exec.Command(nothing) }), //nolint:noctx // ends by itself
-		one(func() *exec.Cmd { return flock.command() }))
+		one(func() *exec.Cmd { return flock.command() }),
+		one(mine.headers))
 	if err != nil {
 		return nil, err
 	}
@@ -139,5 +140,10 @@ func freshCommands(ctx context.Context, b *bench) ([]row, error) {
 			Detail: fmt.Sprintf("%s ms, true %s ms, flock %s ms", short(spreadOf(a).Median), short(spreadOf(t).Median), short(spreadOf(f).Median)),
 		}
 	}
-	return []row{compare("e1", "wall time", wall).atMost(3.5), compare("e2", "CPU", cpu)}, nil
+	token, headers := each(got[0], wall), each(got[3], wall)
+	helper := row{
+		ID: "e3", Name: "fresh token as headers, wall time against token", Figure: spreadOf(ratios(headers, token)),
+		Detail: fmt.Sprintf("%s ms, token %s ms", short(spreadOf(headers).Median), short(spreadOf(token).Median)),
+	}
+	return []row{compare("e1", "wall time", wall).atMost(3.5), compare("e2", "CPU", cpu), helper.atMost(1.2)}, nil
 }

@@ -190,6 +190,14 @@ func (a *App) dockerErase(ctx context.Context, o output) error {
 		return err
 	}
 	defer closeStore(s)
+	entries, err := s.List()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(entries, func(e credstore.Entry) bool { return e.Target == p.target })
+	if i < 0 || entries[i].Kind != credstore.KindOIDC || entries[i].Override {
+		return nil // nothing to refresh, and nobody said that the token is bad
+	}
 	_, err = a.get(ctx, s, p.target, credstore.Request{Refresh: true})
 	return err
 }

@@ -46,7 +46,12 @@ run, 127 if there is no such command.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: a.completeTargets,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveDefault // the command, and its files
+			}
+			return a.completeTargets(cmd, args, begun)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.target = args[0]
 			return a.exec(cmd.Context(), o, name, args[1:])
