@@ -79,8 +79,25 @@ func (d Disk) makeDir(path string) error {
 // and refuses it with [ErrUnsafe] if it is not owned by this process's
 // effective user or if group or others may write to it.
 func (d Disk) OpenDir(path string) (*Dir, error) {
-	dir := &Dir{disk: d, fd: -1, path: path}
-	err := d.step("open", path, func() (err error) {
+	dir, uid, mode, err := d.openDir(path)
+	if err != nil {
+		return nil, err
+	}
+	if int(uid) != os.Geteuid() {
+		dir.Close()
+		return nil, fmt.Errorf("directory %s belongs to user %d, not to user %d: %w", path, uid, os.Geteuid(), ErrUnsafe)
+	}
+	if mode&0o022 != 0 {
+		dir.Close()
+		return nil, fmt.Errorf("directory %s has mode %04o, others may write to it (chmod go-w %s): %w", path, mode, path, ErrUnsafe)
+	}
+	return dir, nil
+}
+
+// openDir opens the directory and tells its owner and mode, unjudged.
+func (d Disk) openDir(path string) (dir *Dir, uid, mode uint32, err error) {
+	dir = &Dir{disk: d, fd: -1, path: path}
+	err = d.step("open", path, func() (err error) {
 		return ignoringEINTR(func() error {
 			dir.fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 			return err
@@ -88,22 +105,14 @@ func (d Disk) OpenDir(path string) (*Dir, error) {
 	})
 	if err != nil {
 		dir.Close()
-		return nil, pathError("opening directory", path, err)
+		return nil, 0, 0, pathError("opening directory", path, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(dir.fd, &st); err != nil {
 		dir.Close()
-		return nil, pathError("examining directory", path, err)
+		return nil, 0, 0, pathError("examining directory", path, err)
 	}
-	if int(st.Uid) != os.Geteuid() {
-		dir.Close()
-		return nil, fmt.Errorf("directory %s belongs to user %d, not to user %d: %w", path, st.Uid, os.Geteuid(), ErrUnsafe)
-	}
-	if st.Mode&0o022 != 0 {
-		dir.Close()
-		return nil, fmt.Errorf("directory %s has mode %04o, others may write to it (chmod go-w %s): %w", path, st.Mode&0o7777, path, ErrUnsafe)
-	}
-	return dir, nil
+	return dir, st.Uid, uint32(st.Mode & 0o7777), nil //nolint:unconvert // the width of Mode differs between systems
 }
 
 // Path returns the path the directory was opened by.
