@@ -6,6 +6,7 @@ import (
 	"github.com/spendonce/spendonce/credstore"
 	"github.com/spendonce/spendonce/internal/cli/leasecmd"
 	"github.com/spendonce/spendonce/internal/cli/streams"
+	"github.com/spendonce/spendonce/internal/clientconf"
 	"github.com/spendonce/spendonce/oauthflow"
 )
 
@@ -41,6 +42,8 @@ var exitCodes = []struct {
 	{credstore.ErrNotWritable, exitStore},
 	{credstore.ErrLocked, exitLocked},
 	{credstore.ErrRejected, exitRejected},
+	{clientconf.ErrRunning, exitLocked},
+	{clientconf.ErrBusy, exitTemporary},
 }
 
 func exitCode(err error) int {

@@ -39,6 +39,10 @@ var environment = []entry{
 	{"XDG_RUNTIME_DIR", "Where the lease broker's socket stands, if the path is absolute; else /run/user/UID if that is there, else the state directory."},
 	{"XDG_CONFIG_HOME", "Where the configuration stands, if the path is absolute."},
 	{"HOME", "Stands for both where those are not set."},
+	{"GIT_CONFIG_GLOBAL", "The file that spendonce credential setup git has git change, as git(1) says."},
+	{"DOCKER_CONFIG", "The directory of the file that spendonce credential setup docker changes; else ~/.docker."},
+	{"KUBECONFIG", "The files that spendonce credential setup kubectl has kubectl change, as kubectl says."},
+	{"CLAUDE_CONFIG_DIR", "The directory of the files that spendonce credential setup claude changes; else the home directory and ~/.claude in it."},
 	{"BROWSER", "The programs that may show an address at sign-in, separated by colons; the first that works is used. " +
 		"In one with %s the address takes that place."},
 	{"DISPLAY, WAYLAND_DISPLAY, SSH_CONNECTION, SSH_TTY, container, WSL_DISTRO_NAME", "Tell spendonce login whether a browser on this machine would be before your eyes. " +

@@ -27,7 +27,7 @@ Standard output carries the protocol and nothing else, whatever goes wrong.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.gitCommand(), a.dockerCommand(), a.kubectlCommand(), a.headersCommand(), a.envCommand())
+	cmd.AddCommand(a.gitCommand(), a.dockerCommand(), a.kubectlCommand(), a.headersCommand(), a.envCommand(), a.setupCommand())
 	return cmd
 }
 
