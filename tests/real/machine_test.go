@@ -33,9 +33,9 @@ type machine struct {
 	binary string
 	home   string // everything the program may write is below
 
-	mu      sync.Mutex
-	runs    []result
-	servers []server
+	mu          sync.Mutex
+	runs        []result
+	authorities []authority
 }
 
 // result is one finished run.
@@ -56,6 +56,11 @@ func (r result) token() string { return strings.TrimSuffix(r.stdout, "\n") }
 
 func newUser(t *testing.T, s server) *user {
 	t.Helper()
+	return (&user{machine: newMachine(t)}).at(s, "demo")
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
 	binary, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -71,14 +76,19 @@ func newUser(t *testing.T, s server) *user {
 			t.Error(leak)
 		}
 	})
-	return (&user{machine: m}).at(s, "demo")
+	return m
+}
+
+// knows has the secrets of an authority searched for at the end.
+func (m *machine) knows(a authority) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.authorities = append(m.authorities, a)
 }
 
 // at is another target on the same machine.
 func (u *user) at(s server, target string) *user {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.servers = append(u.servers, s)
+	u.knows(s)
 	return &user{machine: u.machine, server: s, target: target}
 }
 
@@ -176,8 +186,8 @@ func (m *machine) secretFile(token string) string {
 // "token" prints on stdout; nowhere else.
 func (m *machine) leaks() []string {
 	secrets := map[string]string{}
-	for _, s := range m.servers {
-		maps.Copy(secrets, s.Tap().Secrets())
+	for _, a := range m.authorities {
+		maps.Copy(secrets, a.Secrets())
 	}
 	values := slices.Sorted(maps.Keys(secrets))
 	var found []string

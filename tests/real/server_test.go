@@ -14,19 +14,26 @@ import (
 	"github.com/spendonce/spendonce/tests/real/zitadelserver"
 )
 
-// server is an authorization server under which the program is judged.
-type server interface {
+// authority is an authorization server at which somebody signs in.
+type authority interface {
 	Issuer() string
-	Resource() string
 	AuthorizationEndpoint() string
-	TokenEndpoint() string
-	ClientID() string
-	Scopes() []string
 	Account() person.Person
-	Tap() *wiretap.Tap
+	Secrets() map[string]string
 
 	Live(ctx context.Context, accessToken string) bool
 	RefreshLive(ctx context.Context, refreshToken string) bool
+}
+
+// server is an authority under which every way of the program is judged.
+type server interface {
+	authority
+	Resource() string
+	TokenEndpoint() string
+	ClientID() string
+	Scopes() []string
+	Tap() *wiretap.Tap
+
 	KillAccessToken(ctx context.Context, accessToken string) error
 	EndSession(ctx context.Context, refreshToken string) error
 }

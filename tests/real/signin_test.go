@@ -19,7 +19,11 @@ type loginWay int
 const (
 	byBrowser loginWay = iota // the program starts $BROWSER with the address
 	byPrinted                 // the program prints it
+	byDevice                  // it prints one for another device
 )
+
+// walk is what somebody does at the address.
+type walk func(ctx context.Context, address string) (person.Page, error)
 
 func (u *user) loginArgs(way loginWay) []string {
 	args := []string{"login", u.target,
@@ -39,24 +43,30 @@ func (u *user) loginArgs(way loginWay) []string {
 // login runs "login" and lets somebody walk the pages while it waits.
 func (u *user) login(ctx context.Context, way loginWay, who person.Person) (result, person.Page) {
 	u.t.Helper()
+	return u.signIn(ctx, way, u.server, u.loginArgs(way), who.SignIn)
+}
+
+// signIn runs a login and has somebody go to the address that it shows.
+func (m *machine) signIn(ctx context.Context, way loginWay, a authority, args []string, walk walk) (result, person.Page) {
+	m.t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	args := u.loginArgs(way)
-	r := &running{machine: u.machine, ctx: ctx, cmd: u.command(ctx, args...), args: args}
+	r := &running{machine: m, ctx: ctx, cmd: m.command(ctx, args...), args: args}
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
 	var found <-chan string
-	walk := who.SignIn
 	switch way {
 	case byBrowser:
 		var browser string
-		browser, found = u.fakeBrowser(ctx)
+		browser, found = m.fakeBrowser(ctx)
 		r.cmd.Env = append(r.cmd.Env, "BROWSER="+browser)
 	case byPrinted:
-		found = r.awaitPrinted(regexp.QuoteMeta(u.server.AuthorizationEndpoint()) + `\?\S+`)
+		found = r.awaitPrinted(regexp.QuoteMeta(a.AuthorizationEndpoint()) + `\?\S+`)
+	case byDevice:
+		found = r.awaitPrinted(regexp.QuoteMeta(a.Issuer()) + `\S*\?user_code=\S+`)
 	}
 
 	if err := r.cmd.Start(); err != nil {
-		u.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	ended := make(chan result, 1)
 	failed := make(chan error, 1)
@@ -75,18 +85,18 @@ func (u *user) login(ctx context.Context, way loginWay, who person.Person) (resu
 		var err error
 		if page, err = walk(ctx, address); err != nil {
 			cancel()
-			u.t.Fatalf("the person did not get through: %v (%v)", err, <-failed)
+			m.t.Fatalf("the person did not get through: %v (%v)", err, <-failed)
 		}
 	case got := <-ended:
 		return got, page
 	case err := <-failed:
-		u.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	select {
 	case got := <-ended:
 		return got, page
 	case err := <-failed:
-		u.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	panic("not reached")
 }

@@ -4,8 +4,9 @@
 // What fosite decides: redirect matching (any port on a loopback address), PKCE
 // (S256, required), codes, tokens, rotation, revocation of the whole family
 // when a retired refresh token comes back, introspection (RFC 7662) and
-// revocation (RFC 7009). What is ours is the browser session, the two forms and
-// the metadata document (RFC 8414).
+// revocation (RFC 7009). What is ours is the browser session, the two forms,
+// the metadata document (RFC 8414) and, if asked for, the endpoint that adds
+// clients to the store (RFC 7591).
 //
 // Two properties of fosite that a client meets: a refresh retires the access
 // token before it at once, and the revocation endpoint ends the whole family,
@@ -19,6 +20,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"time"
 
 	"github.com/ory/fosite"
@@ -28,6 +30,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/spendonce/spendonce/tests/real/person"
+	"github.com/spendonce/spendonce/tests/real/registration"
 	"github.com/spendonce/spendonce/tests/real/wiretap"
 )
 
@@ -57,6 +60,10 @@ type Config struct {
 	// RedirectPaths are the loopback callback paths that the client registered;
 	// "/callback" when empty.
 	RedirectPaths []string
+
+	// Registration lets clients register themselves (RFC 7591): the endpoint is
+	// ours, and puts them into fosite's own store.
+	Registration bool
 }
 
 // Server is a running authorization server. Close it.
@@ -68,6 +75,9 @@ type Server struct {
 	store    *storage.MemoryStore
 	strategy *oauth2.HMACSHAStrategy
 	visits   visits
+
+	registers  bool
+	registered atomic.Int64
 }
 
 // Start serves on a free port of 127.0.0.1.
@@ -87,7 +97,7 @@ func Start(cfg Config) (*Server, error) {
 		return nil, err
 	}
 
-	s := &Server{store: storage.NewMemoryStore(), visits: newVisits()}
+	s := &Server{store: storage.NewMemoryStore(), visits: newVisits(), registers: cfg.Registration}
 	public := &fosite.DefaultClient{
 		ID:            ClientID,
 		Public:        true,
@@ -135,14 +145,34 @@ func Start(cfg Config) (*Server, error) {
 	mux.HandleFunc(revokePath, s.revoke)
 	mux.HandleFunc(introspectPath, s.introspect)
 	mux.HandleFunc(resourcePath, s.resource)
+	if cfg.Registration {
+		mux.Handle(registration.Path, registration.Endpoint{
+			GrantTypes: []string{"authorization_code", "refresh_token"}, Store: s.register,
+		})
+	}
 	return s, nil
 }
 
 // Close ends the server and waits for its open requests.
 func (s *Server) Close() { s.http.Close() }
 
+// register runs while the tap lets no other request in.
+func (s *Server) register(c registration.Client) {
+	s.store.Clients[c.ID] = &fosite.DefaultClient{
+		ID: c.ID, Public: true, ResponseTypes: fosite.Arguments{"code"},
+		RedirectURIs: c.RedirectURIs, GrantTypes: c.GrantTypes, Scopes: c.Scopes,
+	}
+	s.registered.Add(1)
+}
+
+// Registrations counts the clients that registered themselves.
+func (s *Server) Registrations() int { return int(s.registered.Load()) }
+
 // Tap is the counter in front of the server.
 func (s *Server) Tap() *wiretap.Tap { return s.tap }
+
+// Secrets are those that crossed the wire, with the kind of each.
+func (s *Server) Secrets() map[string]string { return s.tap.Secrets() }
 
 // Issuer identifies the server and is where its metadata is found.
 func (s *Server) Issuer() string { return s.issuer }
@@ -233,6 +263,9 @@ func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) {
 		"token_endpoint_auth_methods_supported":      []string{"none"},
 		"revocation_endpoint_auth_methods_supported": []string{"none"},
 		"scopes_supported":                           []string{"demo.read", "offline_access"},
+	}
+	if s.registers {
+		document["registration_endpoint"] = s.issuer + registration.Path
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(document)

@@ -10,11 +10,13 @@ package zitadelserver
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/zitadel/oidc/v3/example/server/exampleop"
@@ -23,6 +25,7 @@ import (
 	"github.com/zitadel/oidc/v3/pkg/op"
 
 	"github.com/spendonce/spendonce/tests/real/person"
+	"github.com/spendonce/spendonce/tests/real/registration"
 	"github.com/spendonce/spendonce/tests/real/wiretap"
 )
 
@@ -44,6 +47,11 @@ type Config struct {
 	// RedirectPaths are the loopback callback paths that the client registered;
 	// "/callback" when empty.
 	RedirectPaths []string
+
+	// Registration lets clients register themselves (RFC 7591): the endpoint is
+	// ours, puts them into the example's own store, and is named in the
+	// discovery document.
+	Registration bool
 }
 
 // Server is a running authorization server. Close it.
@@ -54,6 +62,8 @@ type Server struct {
 	inner   http.Handler
 	store   *store
 	account person.Person
+
+	registered atomic.Int64
 }
 
 // Start serves on a free port of 127.0.0.1.
@@ -71,15 +81,17 @@ func Start(cfg Config) *Server {
 	s.http = httptest.NewUnstartedServer(nil)
 	s.issuer = "http://" + s.http.Listener.Addr().String()
 	users := storage.NewUserStore(s.issuer)
+	clients := map[string]*storage.Client{ClientID: storage.NativeClient(ClientID, redirects...)}
 	s.store = &store{
-		Storage: storage.NewStorageWithClients(users, map[string]*storage.Client{
-			ClientID: storage.NativeClient(ClientID, redirects...),
-		}),
-		users: users,
+		Storage: storage.NewStorageWithClients(users, clients),
+		users:   users, clients: clients, grants: map[string][]oidc.GrantType{},
 	}
 	user := users.GetUserByID("id1")
 	s.account = person.Person{Username: user.Username, Password: user.Password}
 	s.inner = exampleop.SetupServer(s.issuer, s.store, nil, false)
+	if cfg.Registration {
+		s.inner = s.withRegistration(s.inner)
+	}
 	s.tap = wiretap.New(tokenPath, s.inner)
 	s.http.Config.Handler = s.tap
 	s.http.Start()
@@ -89,8 +101,40 @@ func Start(cfg Config) *Server {
 // Close ends the server and waits for its open requests.
 func (s *Server) Close() { s.http.Close() }
 
+// withRegistration adds the endpoint, and its name to the discovery document.
+func (s *Server) withRegistration(op http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", op)
+	mux.Handle(registration.Path, registration.Endpoint{
+		GrantTypes: []string{string(oidc.GrantTypeCode), string(oidc.GrantTypeRefreshToken), string(oidc.GrantTypeDeviceCode)},
+		Store: func(c registration.Client) {
+			s.store.add(c)
+			s.registered.Add(1)
+		},
+	})
+	mux.HandleFunc(oidc.DiscoveryEndpoint, func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		op.ServeHTTP(answer, r)
+		var document map[string]any
+		if err := json.Unmarshal(answer.Body.Bytes(), &document); err != nil {
+			http.Error(w, "no discovery document: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		document["registration_endpoint"] = s.issuer + registration.Path
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(document)
+	})
+	return mux
+}
+
+// Registrations counts the clients that registered themselves.
+func (s *Server) Registrations() int { return int(s.registered.Load()) }
+
 // Tap is the counter in front of the server.
 func (s *Server) Tap() *wiretap.Tap { return s.tap }
+
+// Secrets are those that crossed the wire, with the kind of each.
+func (s *Server) Secrets() map[string]string { return s.tap.Secrets() }
 
 // Issuer identifies the server and is where its metadata is found.
 func (s *Server) Issuer() string { return s.issuer }
@@ -172,15 +216,29 @@ func (s *Server) ask(request *http.Request) *httptest.ResponseRecorder {
 // native client may use the flow at all.
 type store struct {
 	*storage.Storage
-	users storage.UserStore
+	users   storage.UserStore
+	clients map[string]*storage.Client  // the very map that Storage has
+	grants  map[string][]oidc.GrantType // of those that registered themselves
+}
+
+// add runs while the tap lets no other request in.
+func (s *store) add(c registration.Client) {
+	s.clients[c.ID] = storage.NativeClient(c.ID, c.RedirectURIs...)
+	for _, grant := range c.GrantTypes {
+		s.grants[c.ID] = append(s.grants[c.ID], oidc.GrantType(grant))
+	}
 }
 
 func (s *store) GetClientByClientID(ctx context.Context, id string) (op.Client, error) {
-	client, err := s.Storage.GetClientByClientID(ctx, id)
+	found, err := s.Storage.GetClientByClientID(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return deviceClient{client}, nil
+	grants, registered := s.grants[id]
+	if !registered {
+		grants = append(found.GrantTypes(), oidc.GrantTypeDeviceCode)
+	}
+	return client{found, grants}, nil
 }
 
 func (s *store) CreateAccessAndRefreshTokens(ctx context.Context, request op.TokenRequest, current string) (accessID, refresh string, expires time.Time, err error) {
@@ -198,8 +256,10 @@ func (s *store) CompleteDeviceAuthorization(ctx context.Context, userCode, usern
 	return s.Storage.CompleteDeviceAuthorization(ctx, userCode, user.ID)
 }
 
-type deviceClient struct{ op.Client }
-
-func (c deviceClient) GrantTypes() []oidc.GrantType {
-	return append(c.Client.GrantTypes(), oidc.GrantTypeDeviceCode)
+// client may use the grants that it was registered for.
+type client struct {
+	op.Client
+	grants []oidc.GrantType
 }
+
+func (c client) GrantTypes() []oidc.GrantType { return c.grants }
