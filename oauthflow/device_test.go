@@ -2,6 +2,7 @@ package oauthflow_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -313,5 +314,19 @@ func TestADeviceLoginThatCannotBeginSaysSo(t *testing.T) {
 		if e := asError(t, run(oauthflow.Server{DeviceAuthorizationEndpoint: refusing.URL, TokenEndpoint: refusing.URL}, "cid")); e.Class != class {
 			t.Errorf("%s: %+v", body, *e)
 		}
+	}
+}
+
+func TestAServerCannotHaveOurSecretShown(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		doc := map[string]any{"device_code": "dc", "user_code": r.PostFormValue("client_secret"), "verification_uri": "https://as.example/d", "expires_in": 60}
+		_ = json.NewEncoder(w).Encode(doc)
+	})
+	l := oauthflow.DeviceLogin{Client: oauthflow.Client{ID: "cid", Secret: secret.New("canary-code-3")},
+		Server: oauthflow.Server{DeviceAuthorizationEndpoint: s.URL, TokenEndpoint: s.URL},
+		Prompt: func(p oauthflow.DevicePrompt) { t.Errorf("shown: %+v", p) }}
+	if _, err := l.Run(deadline(t)); err == nil || leaks(printings(err)) != "" {
+		t.Errorf("%s", printings(err))
 	}
 }

@@ -162,6 +162,7 @@ func TestWhatIsNoMetadataIsNone(t *testing.T) {
 		"cut off":  {reply(200, "", `{"issuer":"x"`), oauthflow.ClassWrongRequest, "not a JSON object"},
 		"two":      {reply(200, "", `{} {}`), oauthflow.ClassWrongRequest, "not a JSON object"},
 		"too long": {reply(200, "", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`), oauthflow.ClassWrongRequest, "more than 1 MiB"},
+		"trailing": {reply(200, "", `{"issuer":"x"}`+strings.Repeat(" ", 1<<20)), oauthflow.ClassWrongRequest, "more than 1 MiB"},
 		"503":      {reply(503, "", ""), oauthflow.ClassTemporary, "status 503"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }, oauthflow.ClassWrongRequest, "a redirect, which is not followed"},
 	} {

@@ -197,7 +197,7 @@ func TestNoLegsErrorHoldsASecret(t *testing.T) {
 			echo := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				body := readAll(r)
 				if r.URL.Path == "/device" && !strings.Contains(body, "scope=") {
-					reply(200, "", `{"device_code":"canary-code-3","user_code":"AB","verification_uri":"https://as.example/d","expires_in":1}`)(w, r)
+					reply(200, "", `{"device_code":"canary-code-3","user_code":"AB","verification_uri":"https://as.example/d","expires_in":60}`)(w, r)
 					return
 				}
 				w.Header().Set("Content-Type", unescaped(body))

@@ -235,9 +235,7 @@ func TestAStreamOfEventsOrSilenceDoesNotHoldUpDiscovery(t *testing.T) {
 			_, _ = w.Write([]byte(strings.ReplaceAll(resourceDoc("BASE/mcp"), "BASE", s.URL)))
 		})
 		r := requester(s)
-		if name == "silence" {
-			r.ShrinkProbe(50 * time.Millisecond)
-		}
+		r.ShrinkProbe(map[string]time.Duration{"a stream": time.Hour, "silence": 50 * time.Millisecond}[name])
 		if got, err := r.DiscoverResource(deadline(t), s.URL+"/mcp"); err != nil || got.Resource != s.URL+"/mcp" {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}

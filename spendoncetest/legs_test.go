@@ -209,7 +209,7 @@ func TestAClientIsTheURLOfItsDocument(t *testing.T) {
 		"a secret":             good + `,"client_secret":"x"}`,
 		"another method":       strings.Replace(good, `"none"`, `"client_secret_post"`, 1) + "}",
 		"no JSON":              "<html>",
-		"too long":             good + `,"x":"` + strings.Repeat("x", 64<<10) + `"}`,
+		"too long":             good + "}" + strings.Repeat(" ", 64<<10),
 		"another grant type":   strings.Replace(good, `"authorization_code"`, `"implicit"`, 1) + "}",
 	} {
 		doc = bad
