@@ -99,7 +99,7 @@ func TestWhatGitWouldNeverWriteIsRefused(t *testing.T) {
 		"two paths":               "protocol=https\nhost=a\npath=x\npath=y\n",
 		"no equals sign":          "protocol\n",
 		"a line over 64 KiB":      "protocol=https\nhost=" + strings.Repeat("a", 64<<10) + "\n",
-		"over 1 MiB":              strings.Repeat("path=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n", 30000),
+		"over 1 MiB":              strings.Repeat("unknown="+strings.Repeat("a", 31)+"\n", 30000),
 		"over 1 MiB without line": strings.Repeat("a", 1<<20+1),
 	} {
 		t.Run(name, func(t *testing.T) {
