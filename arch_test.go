@@ -174,16 +174,17 @@ var (
 		calls  []string
 		reason string
 	}{
-		"internal/cli/democmd/demo.go":        {[]string{"os.MkdirTemp", "os.RemoveAll"}, "the demo plays in a temporary directory of its own"},
-		"internal/cli/democmd/naive.go":       {[]string{"os.WriteFile"}, "the client without a lock writes as such clients do"},
-		"internal/cli/democmd/scenes.go":      {[]string{"os.Mkdir", "os.OpenFile", "os.Remove"}, "fills a small disk of its own, and makes room again"},
-		"internal/cli/leasecmd/serve.go":      {[]string{"os.NewFile", "unix.Open"}, "a descriptor it was given to speak on, and /dev/null"},
-		"peercred/anchor.go":                  {[]string{"os.NewFile"}, "a pidfd, which the runtime is to wait for"},
-		"peercred/listen.go":                  {[]string{"unix.Fchmod", "unix.Fchmodat"}, "the mode of a socket, before it has a name"},
-		"spendoncetest/broker.go":             {[]string{"os.MkdirTemp", "os.RemoveAll"}, "a temporary broker lives in a temporary directory of its own"},
-		"internal/keyringtest/keyringtest.go": {[]string{"os.MkdirTemp", "os.RemoveAll", "os.WriteFile"}, "a temporary keyring and its bus live in temporary directories of their own"},
-		"internal/sourceprogram/lock.go":      {[]string{"os.OpenFile", "os.Remove"}, "must not share our code: it is the other program on the same store"},
-		"internal/sourceprogram/refresh.go":   {[]string{"os.Rename", "os.WriteFile"}, "as above"},
+		"internal/cli/credcmd/request_output.go": {[]string{"os.OpenFile", "os.Remove"}, "the file that --output names"},
+		"internal/cli/democmd/demo.go":           {[]string{"os.MkdirTemp", "os.RemoveAll"}, "the demo plays in a temporary directory of its own"},
+		"internal/cli/democmd/naive.go":          {[]string{"os.WriteFile"}, "the client without a lock writes as such clients do"},
+		"internal/cli/democmd/scenes.go":         {[]string{"os.Mkdir", "os.OpenFile", "os.Remove"}, "fills a small disk of its own, and makes room again"},
+		"internal/cli/leasecmd/serve.go":         {[]string{"os.NewFile", "unix.Open"}, "a descriptor it was given to speak on, and /dev/null"},
+		"peercred/anchor.go":                     {[]string{"os.NewFile"}, "a pidfd, which the runtime is to wait for"},
+		"peercred/listen.go":                     {[]string{"unix.Fchmod", "unix.Fchmodat"}, "the mode of a socket, before it has a name"},
+		"spendoncetest/broker.go":                {[]string{"os.MkdirTemp", "os.RemoveAll"}, "a temporary broker lives in a temporary directory of its own"},
+		"internal/keyringtest/keyringtest.go":    {[]string{"os.MkdirTemp", "os.RemoveAll", "os.WriteFile"}, "a temporary keyring and its bus live in temporary directories of their own"},
+		"internal/sourceprogram/lock.go":         {[]string{"os.OpenFile", "os.Remove"}, "must not share our code: it is the other program on the same store"},
+		"internal/sourceprogram/refresh.go":      {[]string{"os.Rename", "os.WriteFile"}, "as above"},
 	}
 
 	// unsafes are the files that go around the type system.

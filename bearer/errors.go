@@ -13,8 +13,8 @@ import (
 	"github.com/spendonce/spendonce/internal/challenge"
 )
 
-// What [Transport.RoundTrip] may end with, beside the errors of its Source
-// and of its Base. Each is one sentence without a secret.
+// What [Transport.RoundTrip] may end with, beside the errors of its Source.
+// Each is one sentence without a secret.
 var (
 	// ErrElsewhere: the request goes to an origin that is none of the
 	// target's. Nothing was read and nothing was sent.
@@ -22,6 +22,9 @@ var (
 	// ErrAuthorization: the request has an Authorization header already.
 	// Nothing was read and nothing was sent.
 	ErrAuthorization = errors.New("the request has an Authorization header of its own")
+	// ErrUnanswered: the Base has failed, with the error that is wrapped
+	// beside this one. Whether the request was sent is not known.
+	ErrUnanswered = errors.New("no answer")
 	// ErrScope is wrapped by every [*ScopeError].
 	ErrScope = errors.New("insufficient scope")
 )
@@ -60,21 +63,30 @@ func (e *ScopeError) Error() string {
 // Unwrap returns [ErrScope].
 func (*ScopeError) Unwrap() error { return ErrScope }
 
-// RejectedError: the resource answered 401 twice, to the stored token and to
-// the one that it was exchanged for. It wraps [credstore.ErrRejected].
+// RejectedError: the resource answered 401 to the token, and to the one that
+// it was exchanged for too; or there was none, for the reason in Err.
 type RejectedError struct {
 	Target string
 	Origin Origin
-	Answer *http.Response // the second, with at most [64 KiB] of its body; needs no Close
+	Err    error          // of the Source; nil if there was another token
+	Answer *http.Response // the last one, with at most [64 KiB] of its body; needs no Close
 }
 
 func (e *RejectedError) Error() string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
 	return fmt.Sprintf("%s rejects the token of %s, and the one that its authorization server has issued just now too: check that the target's URL and resource are right",
 		e.Origin, e.Target)
 }
 
-// Unwrap returns [credstore.ErrRejected].
-func (*RejectedError) Unwrap() error { return credstore.ErrRejected }
+// Unwrap returns Err, or [credstore.ErrRejected] if that is nil.
+func (e *RejectedError) Unwrap() error {
+	if e.Err != nil {
+		return e.Err
+	}
+	return credstore.ErrRejected
+}
 
 // missingScopes reports whether an answer says insufficient_scope, and which
 // scopes it names. What is no scope (RFC 6749 section 3.3) is left out, and a

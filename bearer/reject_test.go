@@ -112,8 +112,12 @@ func TestWhyThereIsNoOtherTokenIsTheError(t *testing.T) {
 	src.err = credstore.ErrLoginRequired
 	here := refusing(t, src, 1)
 	_, _, err := do(t, clientOf(t, bearer.Config{Source: src}, here.URL), request(t, "POST", here.URL, stream{strings.NewReader("hello")}))
-	if !errors.Is(err, credstore.ErrLoginRequired) || len(here.got()) != 1 {
-		t.Errorf("error %v after %d requests", err, len(here.got()))
+	var rejected *bearer.RejectedError
+	if !errors.Is(err, credstore.ErrLoginRequired) || errors.Is(err, credstore.ErrRejected) || !errors.As(err, &rejected) || len(here.got()) != 1 {
+		t.Fatalf("error %v after %d requests", err, len(here.got()))
+	}
+	if b, _ := io.ReadAll(rejected.Answer.Body); string(b) != "who are you?" {
+		t.Errorf("the answer is %q", b)
 	}
 }
 

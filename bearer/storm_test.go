@@ -101,7 +101,7 @@ func TestAResourceThatRefusesEverythingIsBraked(t *testing.T) {
 	for i := range 12 {
 		_, _, err := do(t, s.client(t), request(t, "GET", s.server.ResourceURL(), nil))
 		var second *bearer.RejectedError
-		if !errors.Is(err, credstore.ErrRejected) || errors.As(err, &second) != (i < 5) {
+		if !errors.Is(err, credstore.ErrRejected) || !errors.As(err, &second) || (second.Err == nil) != (i < 5) {
 			t.Errorf("request %d ends with %v", i, err)
 			continue
 		}

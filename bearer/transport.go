@@ -72,12 +72,13 @@ const defaultReplay = 1 << 20
 //
 // A 401, with or without a challenge, means that the token is refused: it is
 // exchanged by [credstore.Request].Rejected, one time for everybody who holds
-// it, and the request is sent once more; a second 401 is a [*RejectedError].
-// A body is sent again by GetBody, or from what was kept of it (see
-// [Config].Replay). If that cannot be, the token is exchanged all the same, for
-// the next request, and the 401 is returned as it came. A 403 that says
-// insufficient_scope is a [*ScopeError]. All other answers, event streams and
-// upgrades among them, are returned untouched and unread.
+// it, and the request is sent once more. A second 401 is a [*RejectedError],
+// and so is a first one if there is no other token. A body is sent again by
+// GetBody, or from what was kept of it (see [Config].Replay). If that cannot
+// be, the token is exchanged all the same, for the next request, and the 401 is
+// returned as it came. A 403 that says insufficient_scope is a [*ScopeError].
+// All other answers, event streams and upgrades among them, are returned
+// untouched and unread.
 type Transport struct {
 	cfg  Config
 	base http.RoundTripper
@@ -120,21 +121,16 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, refuse(req, err)
 	}
 	body := t.bodyOf(req)
-	resp, err := t.send(req, body.first, token)
+	resp, err := t.send(req, origin, body.first, token)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized {
 		body.finish()
 		return t.judged(resp, err)
 	}
 
 	next, err := t.token(req.Context(), token)
-	switch {
-	case err != nil:
-		drain(resp)
+	if err != nil || next.Equal(token) {
 		body.finish()
-		return nil, err
-	case next.Equal(token):
-		body.finish()
-		return nil, &RejectedError{Target: t.cfg.Target, Origin: origin, Answer: kept(resp)}
+		return nil, &RejectedError{Target: t.cfg.Target, Origin: origin, Err: err, Answer: kept(resp)}
 	}
 	second, ok, err := body.again()
 	if !ok {
@@ -145,7 +141,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the token of %s was renewed, but the request's body cannot be read a second time: %w", t.cfg.Target, err)
 	}
-	resp, err = t.send(req, second, next)
+	resp, err = t.send(req, origin, second, next)
 	if err == nil && resp.StatusCode == http.StatusUnauthorized {
 		return nil, &RejectedError{Target: t.cfg.Target, Origin: origin, Answer: kept(resp)}
 	}
@@ -208,7 +204,7 @@ func (t *Transport) token(ctx context.Context, rejected secret.Secret) (secret.S
 }
 
 // send sends a copy of the request with the token.
-func (t *Transport) send(req *http.Request, body io.ReadCloser, token secret.Secret) (*http.Response, error) {
+func (t *Transport) send(req *http.Request, to Origin, body io.ReadCloser, token secret.Secret) (*http.Response, error) {
 	out := req.Clone(req.Context())
 	if out.Header == nil {
 		out.Header = http.Header{}
@@ -217,7 +213,7 @@ func (t *Transport) send(req *http.Request, body io.ReadCloser, token secret.Sec
 	out.Body = body
 	resp, err := t.base.RoundTrip(out)
 	if err != nil {
-		return nil, withoutToken(err, token)
+		return nil, fmt.Errorf("%w from %s: %w", ErrUnanswered, to, withoutToken(err, token))
 	}
 	resp.Request = req // that of the base holds the token
 	return resp, nil
@@ -240,5 +236,5 @@ func withoutToken(err error, token secret.Secret) error {
 	if !strings.Contains(err.Error(), token.Reveal()) {
 		return err
 	}
-	return errors.New("the server's answer cannot be read, and has the token in it")
+	return errors.New("what came cannot be read, and has the token in it")
 }

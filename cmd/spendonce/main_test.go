@@ -74,10 +74,11 @@ func browse() {
 //	session NAME [fresh|expired|near [URL [HOST...]]]
 //	                                   store a session of the script's server; it sets
 //	                                   AT, EXPIRES (RFC 3339) and EXPIRES_UTC (seconds)
-//	static NAME TOKEN                  store a static token, as another program would
+//	static NAME TOKEN [URL]            store a static token, as another program would
 //	server script JSON                 the next answers of the token endpoint
 //	server lifetime DURATION
 //	server forget TARGET               the client of a target's session
+//	server revoke TOKEN                the resource refuses this access token
 //	server no-registration
 //	counter NAME N                     a counter of the server is N
 //	page TEXT                          the browser's page at the end of a sign-in holds it
@@ -148,6 +149,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("ISSUER", server.Issuer())
 	env.Setenv("TOKEN_ENDPOINT", server.TokenEndpoint())
 	env.Setenv("REVOCATION_ENDPOINT", server.RevocationURL())
+	env.Setenv("URL", server.URL())
 	env.Setenv("RESOURCE", server.ResourceURL())
 	env.Setenv("CLIENT_ID", server.ClientID())
 	env.Setenv("BROWSER", "false")
@@ -197,27 +199,34 @@ func sessionCommand(ts *testscript.TestScript, neg bool, args []string) {
 	storeRecord(ts, args[0], map[string]string{
 		"kind": "oidc", "refreshToken": s.RefreshToken.Reveal(), "accessJwt": s.AccessToken.Reveal(), "expiresAt": at.UTC().Format(time.RFC3339),
 	})
-	f, err := os.OpenFile(ts.Getenv("CONFIG"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	ts.Check(err)
-	_, err = fmt.Fprintf(f, "[targets.%q]\ntoken_endpoint = %q\nrevocation_endpoint = %q\nclient_id = %q\n", args[0], ts.Getenv("TOKEN_ENDPOINT"), ts.Getenv("REVOCATION_ENDPOINT"), ts.Getenv("CLIENT_ID"))
-	ts.Check(err)
+	configure(ts, "[targets.%q]\ntoken_endpoint = %q\nrevocation_endpoint = %q\nclient_id = %q\n", args[0], ts.Getenv("TOKEN_ENDPOINT"), ts.Getenv("REVOCATION_ENDPOINT"), ts.Getenv("CLIENT_ID"))
 	if len(args) > 2 {
 		hosts, err := json.Marshal(args[3:])
 		ts.Check(err)
-		_, err = fmt.Fprintf(f, "url = %q\nhosts = %s\n", args[2], hosts)
-		ts.Check(err)
+		configure(ts, "url = %q\nhosts = %s\n", args[2], hosts)
 	}
-	ts.Check(f.Close())
 	ts.Setenv("AT", s.AccessToken.Reveal())
 	ts.Setenv("EXPIRES", at.UTC().Format(time.RFC3339))
 	ts.Setenv("EXPIRES_UTC", strconv.FormatInt(at.Unix(), 10))
 }
 
+// configure adds to the configuration.
+func configure(ts *testscript.TestScript, format string, args ...any) {
+	f, err := os.OpenFile(ts.Getenv("CONFIG"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	ts.Check(err)
+	_, err = fmt.Fprintf(f, format, args...)
+	ts.Check(err)
+	ts.Check(f.Close())
+}
+
 func staticCommand(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: static NAME TOKEN")
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: static NAME TOKEN [URL]")
 	}
 	storeRecord(ts, args[0], map[string]string{"kind": "static", "token": args[1]})
+	if len(args) == 3 {
+		configure(ts, "[targets.%q]\nurl = %q\n", args[0], args[2])
+	}
 }
 
 func storeRecord(ts *testscript.TestScript, name string, record map[string]string) {
@@ -253,10 +262,12 @@ func serverCommand(ts *testscript.TestScript, neg bool, args []string) {
 		if !w.server.ForgetClient(session.Pin.ClientID) {
 			ts.Fatalf("the server does not know %q", session.Pin.ClientID)
 		}
+	case !neg && len(args) == 2 && args[0] == "revoke":
+		ts.Check(w.server.RevokeAccessToken(args[1]))
 	case !neg && len(args) == 1 && args[0] == "no-registration":
 		ts.Check(w.server.Configure(func(c *spendoncetest.TokenServerConfig) { c.NoRegistration = true }))
 	default:
-		ts.Fatalf("usage: server script JSON | server lifetime DURATION | server forget TARGET | server no-registration")
+		ts.Fatalf("usage: server script JSON | server lifetime DURATION | server forget TARGET | server revoke TOKEN | server no-registration")
 	}
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 
+	"github.com/spendonce/spendonce/bearer"
 	"github.com/spendonce/spendonce/credstore"
 	"github.com/spendonce/spendonce/internal/cli/leasecmd"
 	"github.com/spendonce/spendonce/internal/cli/streams"
@@ -44,6 +45,10 @@ var exitCodes = []struct {
 	{credstore.ErrRejected, exitRejected},
 	{clientconf.ErrRunning, exitLocked},
 	{clientconf.ErrBusy, exitTemporary},
+	{bearer.ErrScope, exitLogin},
+	{bearer.ErrUnanswered, exitTemporary},
+	{bearer.ErrElsewhere, exitUsage},
+	{bearer.ErrAuthorization, exitUsage},
 }
 
 func exitCode(err error) int {

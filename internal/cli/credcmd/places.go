@@ -26,6 +26,11 @@ func (a *App) places(s *credstore.Store) ([]place, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a.placesOf(entries)
+}
+
+// placesOf is [App.places] of what is stored.
+func (a *App) placesOf(entries []credstore.Entry) ([]place, error) {
 	c, err := a.Config()
 	if err != nil {
 		return nil, &streams.Exit{Code: 2, Err: err}

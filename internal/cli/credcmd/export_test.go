@@ -1,0 +1,4 @@
+package credcmd
+
+// RequestURL is where a request goes.
+var RequestURL = requestURL
