@@ -164,10 +164,11 @@ func (a *App) find(ctx context.Context, r *oauthflow.Requester, target string, t
 			return f, streams.Usage("%w", err)
 		}
 		resource, err := r.DiscoverResource(ctx, t.URL)
+		f.challenge = resource.ChallengeScope
 		switch {
 		case err == nil:
 			issuers = resource.AuthorizationServers
-			f.resource, f.challenge, f.offered = resource.Resource, resource.ChallengeScope, resource.ScopesSupported
+			f.resource, f.offered = resource.Resource, resource.ScopesSupported
 		case errors.Is(err, oauthflow.ErrNoResourceMetadata):
 			// Before RFC 9728 a service was its own authorization server.
 			origin, _ := bearer.ParseOrigin(t.URL) // checked above
