@@ -23,6 +23,10 @@ func fdatasync(fd int) error { return fsync(fd) }
 // reserve leaves it to the caller to write zeros.
 func reserve(int, int64) error { return unix.EOPNOTSUPP }
 
+// renameNew is for file systems that cannot rename without replacing: see
+// [Dir.Move].
+func renameNew(int, string, string) error { return unix.EINVAL }
+
 func rawPath(string) []byte { return nil }
 
 func rawStat([]byte, *unix.Stat_t) error { return unix.ENOSYS }

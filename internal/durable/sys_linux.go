@@ -20,6 +20,11 @@ func reserve(fd int, size int64) error {
 	return ignoringEINTR(func() error { return unix.Fallocate(fd, 0, 0, size) })
 }
 
+// renameNew renames within a directory and replaces nothing.
+func renameNew(dir int, from, to string) error {
+	return unix.Renameat2(dir, from, dir, to, unix.RENAME_NOREPLACE)
+}
+
 // rawPath returns path for [rawStat], or nil if a stat of it may take long:
 // the scheduler is not told of a raw call, so a file system that has to ask
 // somebody must not be asked so.
