@@ -71,6 +71,9 @@ type TokenServerConfig struct {
 	// JWTAccessTokens makes the access tokens of the oauth2 dialect JWTs
 	// (ES256, with exp); those of the hypaware dialect always are.
 	JWTAccessTokens bool
+	// IDTokenOnRefresh answers a refresh of a session with the scope openid
+	// with an ID token, too (OpenID Connect Core 12.2 leaves that open).
+	IDTokenOnRefresh bool
 	// RFC3339Expiry makes the hypaware dialect give expires_at as RFC 3339
 	// instead of epoch seconds.
 	RFC3339Expiry bool

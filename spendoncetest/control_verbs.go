@@ -128,6 +128,7 @@ type settings struct {
 	NoFamilyRevocation  *bool   `json:"no_family_revocation,omitempty"`
 	RequireClientSecret *bool   `json:"require_client_secret,omitempty"`
 	JWTAccessTokens     *bool   `json:"jwt_access_tokens,omitempty"`
+	IDTokenOnRefresh    *bool   `json:"id_token_on_refresh,omitempty"`
 	RFC3339Expiry       *bool   `json:"rfc3339_expiry,omitempty"`
 	RejectResource      *bool   `json:"reject_resource,omitempty"`
 	ClientIDMetadata    *bool   `json:"client_id_metadata,omitempty"`
@@ -145,7 +146,7 @@ func (v *settings) fields(c *TokenServerConfig) (map[**int64]*time.Duration, map
 			&v.DeviceInterval: &c.DeviceInterval},
 		map[**bool]*bool{&v.NoRotation: &c.NoRotation, &v.NoFamilyRevocation: &c.NoFamilyRevocation,
 			&v.RequireClientSecret: &c.RequireClientSecret, &v.JWTAccessTokens: &c.JWTAccessTokens,
-			&v.RFC3339Expiry: &c.RFC3339Expiry, &v.RejectResource: &c.RejectResource,
+			&v.IDTokenOnRefresh: &c.IDTokenOnRefresh, &v.RFC3339Expiry: &c.RFC3339Expiry, &v.RejectResource: &c.RejectResource,
 			&v.ClientIDMetadata: &c.ClientIDMetadata, &v.NoRegistration: &c.NoRegistration},
 		map[**string]*string{&v.CallbackIssuer: &c.CallbackIssuer, &v.RequiredScope: &c.RequiredScope,
 			&v.ChallengeScope: &c.ChallengeScope, &v.RequireResource: &c.RequireResource}

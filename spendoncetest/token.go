@@ -143,6 +143,9 @@ func (s *TokenServer) refresh(q *request, client Client, now time.Time, jwt bool
 		return nil, bad
 	}
 	p := s.issue(rt.family, now, jwt, !s.cfg.NoRotation)
+	if s.cfg.IDTokenOnRefresh && hasScope(rt.family.scope, "openid") {
+		p.idToken = s.idToken(rt.family, now, p.expires)
+	}
 	if !s.cfg.NoRotation {
 		rt.spent, rt.spentAt = true, now
 		if s.cfg.ReuseGrace > 0 {
