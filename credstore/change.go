@@ -1,6 +1,7 @@
 package credstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -20,6 +21,11 @@ type SignedIn struct {
 	Hosts  []string // further origins that may get the token
 	Pin    Pin
 	Tokens Tokens
+	// LoginID names the login, so that whoever was cut short can tell with
+	// [Store.Settled] whether it happened. Empty: a random one.
+	LoginID string
+	// OnlyNew refuses a target for which something is stored, with ErrTaken.
+	OnlyNew bool
 }
 
 // Writable reports, before a person is asked to sign in, whether the result
@@ -58,7 +64,7 @@ func (s *Store) Login(ctx context.Context, target string, in SignedIn) (replaced
 		Kind: KindOIDC, RefreshToken: in.Tokens.RefreshToken, AccessToken: in.Tokens.AccessToken,
 		ExpiresAt: in.Tokens.ExpiresAt, Org: in.Tokens.Org,
 	}
-	p := &pending{URL: in.URL, Hosts: in.Hosts, LoginID: rand.Text(), RefreshToken: record.fingerprint(), Pin: in.Pin}
+	p := &pending{URL: in.URL, Hosts: in.Hosts, LoginID: cmp.Or(in.LoginID, rand.Text()), RefreshToken: record.fingerprint(), Pin: in.Pin}
 	if len(in.Tokens.Scope) > 0 {
 		p.Pin.Scope = in.Tokens.Scope
 	}
@@ -67,7 +73,10 @@ func (s *Store) Login(ctx context.Context, target string, in SignedIn) (replaced
 		if err != nil {
 			return err
 		}
-		before, _ := now.record(target)
+		before, stored := now.record(target)
+		if stored && in.OnlyNew {
+			return failing(ErrTaken, nil, "something is stored for %s already, and it was left as it is: 'spendonce logout %s' ends it, or choose another name", target, target)
+		}
 		if old, err := s.readSession(target, false); err == nil {
 			replaced = ended(before, old, record)
 		}
@@ -150,27 +159,9 @@ func (s *Store) Remove(ctx context.Context, target string) (removed Ended, err e
 	err = s.change(ctx, target, false, func(f *files, lock *lockfile.Lock) error {
 		// A session file that cannot be read does not keep anybody signed in.
 		old, _ := s.readSession(target, false)
-		found := false
-		err := f.replaceStore(ctx, lock, nil, func(now *snapshot) *document {
-			if _, found = now.doc.get(target); !found {
-				return nil
-			}
-			r, _ := now.record(target)
+		r, found, err := f.remove(ctx, lock, target)
+		if found {
 			removed = ended(r, old, Record{})
-			doc := now.doc.clone()
-			doc.remove(target)
-			return doc
-		})
-		if err != nil {
-			return err
-		}
-		s.sessions.Delete(target)
-		err = f.sessions.Remove(target + ".json")
-		switch {
-		case err == nil:
-			err = f.sessions.Sync()
-		case errors.Is(err, fs.ErrNotExist):
-			err = nil
 		}
 		if err == nil && !found {
 			return s.noCredential(target)
@@ -178,6 +169,31 @@ func (s *Store) Remove(ctx context.Context, target string) (removed Ended, err e
 		return err
 	})
 	return removed, err
+}
+
+// remove takes the target's record out of the store, then its session file.
+// The store lock is held.
+func (f *files) remove(ctx context.Context, lock *lockfile.Lock, target string) (r Record, found bool, err error) {
+	err = f.replaceStore(ctx, lock, nil, func(now *snapshot) *document {
+		if _, found = now.doc.get(target); !found {
+			return nil
+		}
+		r, _ = now.record(target)
+		doc := now.doc.clone()
+		doc.remove(target)
+		return doc
+	})
+	if err != nil {
+		return r, found, err
+	}
+	f.store.sessions.Delete(target)
+	switch err = f.sessions.Remove(target + ".json"); {
+	case err == nil:
+		err = f.sessions.Sync()
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	}
+	return r, found, err
 }
 
 // change runs f under the store lock, with everything it needs open.

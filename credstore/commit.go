@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	mathrand "math/rand/v2"
 	"time"
 
 	"github.com/spendonce/spendonce/internal/secret"
@@ -14,7 +15,11 @@ import (
 // caller gets its token in any case.
 func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (Token, bool, error) {
 	next := v.record
-	next.AccessToken, next.ExpiresAt, next.Org = tokens.AccessToken, tokens.ExpiresAt, tokens.Org
+	next.Org = tokens.Org
+	bare := tokens.AccessToken.Empty() // see [UseIDToken]: the session goes on, and there is nothing to hand out
+	if !bare {
+		next.AccessToken, next.ExpiresAt = tokens.AccessToken, tokens.ExpiresAt
+	}
 	next.RefreshToken = after(sent, tokens.RefreshToken)
 	token, err := h.src.meets(Token{AccessToken: next.AccessToken, ExpiresAt: next.ExpiresAt, Kind: KindOIDC}, time.Now(), h.req)
 
@@ -39,6 +44,9 @@ func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (To
 			"the token of %s was refreshed but not saved (%v): this token is valid, but the session is lost; sign in again with 'spendonce login %s' once the store can be written", v.target, saveErr, v.target)
 	}
 	_ = h.targetLock.SetMark(lockfile.Mark{}) // words messages only
+	if bare {
+		return Token{}, false, outcomeError(v.target, bareOutcome(time.Now(), sent, tokens), time.Time{})
+	}
 	return token, false, err
 }
 
@@ -105,7 +113,9 @@ func (h *hold) refreshed(old *session, d decision, sent secret.Secret, next Reco
 	s := old.clone()
 	s.RefreshToken = next.RefreshToken.Fingerprint()
 	s.LoginRequired, s.NotBefore, s.Failures = "", time.Time{}, 0
-	s.ObtainedAt, s.LifetimeSeconds = now, tokens.Lifetime.Seconds()
+	if !tokens.AccessToken.Empty() {
+		s.ObtainedAt, s.LifetimeSeconds = now, tokens.Lifetime.Seconds()
+	}
 	if s.Pin == nil { // pinned on first use
 		pin := h.settings.Pin
 		s.Pin = &pin
@@ -119,5 +129,20 @@ func (h *hold) refreshed(old *session, d decision, sent secret.Secret, next Reco
 	}
 	s.noteForced(d.forced, now, h.store.cfg.ForcedWindow)
 	s.LastOutcome = &Outcome{ID: rand.Text(), Time: now, RefreshToken: sent.Fingerprint(), Class: ClassSuccess, ServerDate: tokens.ServerDate}
+	if tokens.AccessToken.Empty() {
+		_, _, failures := old.about(sent)
+		s.LastOutcome, s.Failures = bareOutcome(now, sent, tokens), failures+1
+		s.NotBefore = backoff(now, s.Failures, 0, mathrand.N[time.Duration])
+	}
 	return s
+}
+
+// bareOutcome is an exchange that renewed the session and gave no token to
+// hand out. Its successor's back-off keeps everybody from spending one refresh
+// token after the other for nothing.
+func bareOutcome(now time.Time, sent secret.Secret, tokens Tokens) *Outcome {
+	return &Outcome{
+		ID: rand.Text(), Time: now, RefreshToken: sent.Fingerprint(), Class: ClassRequest, ServerDate: tokens.ServerDate,
+		Text: "it gave no ID token, which is what this target hands out",
+	}
 }

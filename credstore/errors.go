@@ -48,6 +48,9 @@ var (
 	// ErrLocked: the lock was not obtained; the tree holds the
 	// [lockfile.HeldError] with the holder, where one is known.
 	ErrLocked = errors.New("locked")
+	// ErrTaken: the target has a session or token, and only a target without
+	// was to get one.
+	ErrTaken = errors.New("target taken")
 	// ErrRejected: the resource server refuses what the authorization server
 	// issues.
 	ErrRejected = errors.New("rejected by the resource server")

@@ -13,6 +13,7 @@ type Entry struct {
 	URL           string
 	Hosts         []string // further origins that may get the token
 	Issuer        string
+	LoginID       string // random, new at each login
 	Subject       string
 	Email         string
 	Scope         []string
@@ -93,7 +94,7 @@ func (s *Store) entry(name string, r Record) Entry {
 	if session = session.settled(r); session == nil {
 		return e
 	}
-	e.URL, e.Hosts = session.URL, session.Hosts
+	e.URL, e.Hosts, e.LoginID = session.URL, session.Hosts, session.LoginID
 	if session.LastOutcome != nil {
 		o := *session.LastOutcome
 		e.LastOutcome = &o

@@ -29,6 +29,7 @@ type Pin struct {
 	Scope                 []string       `json:"scope,omitzero"` // as granted
 	Resource              string         `json:"resource,omitzero"`
 	Dialect               string         `json:"dialect,omitzero"`
+	TokenUse              string         `json:"tokenUse,omitzero"` // which token of an answer is handed out: "" is the access token; else [UseIDToken]
 	Subject               string         `json:"subject,omitzero"`
 	Email                 string         `json:"email,omitzero"`
 	Unknown               jsontext.Value `json:",embed"`
@@ -43,6 +44,10 @@ const ClientCredentials = "client_credentials"
 func (s *session) renewsByClient() bool {
 	return s != nil && s.Pin != nil && s.Pin.Grant == ClientCredentials
 }
+
+// UseIDToken, as [Pin.TokenUse], makes the ID token of an answer the one that
+// the target hands out, as Kubernetes wants it.
+const UseIDToken = "id_token"
 
 // session is sessions/<target>.json: what we must know of a target and a
 // program that shares the store must not see.

@@ -77,7 +77,7 @@ func (r *quickReader) pin(v jsontext.Value, p *Pin) {
 		"issuer": &p.Issuer, "authorizationEndpoint": &p.AuthorizationEndpoint, "tokenEndpoint": &p.TokenEndpoint,
 		"revocationEndpoint": &p.RevocationEndpoint, "registrationEndpoint": &p.RegistrationEndpoint, "clientId": &p.ClientID,
 		"clientAuth": &p.ClientAuth, "redirectUri": &p.RedirectURI, "resource": &p.Resource, "dialect": &p.Dialect,
-		"subject": &p.Subject, "email": &p.Email, "grant": &p.Grant,
+		"subject": &p.Subject, "email": &p.Email, "grant": &p.Grant, "tokenUse": &p.TokenUse,
 	}
 	r.object(v, func(name string, v jsontext.Value) bool {
 		switch to := members[name]; {

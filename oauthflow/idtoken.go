@@ -58,3 +58,10 @@ func readAccount(token secret.Secret, issuer, clientID string, nonce secret.Secr
 
 // displayable admits one short line of printable ASCII without spaces, or "".
 func displayable(s string) bool { return s == "" || len(s) <= 320 && validToken(s) }
+
+// IDTokenExpiry reads exp of an ID token that came straight from the token
+// endpoint, for those who hand it out in place of an access token. Zero: not
+// known.
+func IDTokenExpiry(token secret.Secret, now time.Time) time.Time {
+	return jwtExpiry(token.Reveal(), now)
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/spendonce/spendonce/credstore"
 	"github.com/spendonce/spendonce/internal/secret"
@@ -34,6 +35,9 @@ func Exchange(r *oauthflow.Requester) credstore.Exchange {
 		}
 		if err != nil {
 			return credstore.Tokens{}, failure(err)
+		}
+		if g.Pin.TokenUse == credstore.UseIDToken {
+			return idTokens(t, time.Now()), nil
 		}
 		return Tokens(t), nil
 	}
@@ -64,6 +68,18 @@ func Register(r *oauthflow.Requester) credstore.Register {
 		}
 		return p, nil
 	}
+}
+
+// idTokens puts the ID token in the place of the access token. An answer
+// without one keeps the session going all the same: its refresh token is new,
+// and the store says what is missing.
+func idTokens(t oauthflow.Tokens, now time.Time) credstore.Tokens {
+	c := Tokens(t)
+	c.AccessToken, c.ExpiresAt, c.Lifetime = t.IDToken, oauthflow.IDTokenExpiry(t.IDToken, now), 0
+	if !c.ExpiresAt.IsZero() {
+		c.Lifetime = max(c.ExpiresAt.Sub(now), 0)
+	}
+	return c
 }
 
 // Revoke ends sessions at their servers by r, or by a zero Requester if r is

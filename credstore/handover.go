@@ -1,0 +1,124 @@
+package credstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/spendonce/spendonce/lockfile"
+)
+
+// Handover is a session on its way out of the store.
+type Handover struct {
+	URL    string
+	Pin    Pin
+	Tokens Tokens // Lifetime is that of the last access token
+}
+
+// HandOver gives the login that loginID names out of the store: keep is called
+// with the tokens that are current, and when it has returned nil, nothing is
+// stored for the target any more. Meanwhile nobody refreshes the target, so
+// what keep gets is not spent; it must make durable what it is given, and must
+// not be long. If it fails the session stays.
+//
+// After any other error the session may be in the store, too: HandOver again,
+// or [Store.Settled], tells. A target that holds no such login is
+// [ErrNoCredential]; a session whose refresh token is dead, or may be spent
+// without our knowing, is [ErrLoginRequired].
+func (s *Store) HandOver(ctx context.Context, target, loginID string, keep func(Handover) error) error {
+	if !ValidName(target) {
+		return s.change(ctx, target, false, nil) // says so
+	}
+	files, err := s.openFiles(s.cfg.StaleAfter)
+	if err != nil {
+		return err
+	}
+	defer files.close()
+	if err := files.openAll(); err != nil {
+		return s.changeError(err)
+	}
+	unstage := s.stage("waiting for another process that refreshes %s", target)
+	targetLock, err := files.lockTarget(ctx, target, nil)
+	unstage()
+	if err != nil {
+		return s.changeError(err)
+	}
+	defer release(targetLock, s.warn)
+	unstage = s.stage("waiting for the store lock")
+	lock, err := files.lockStore(ctx, true, lockfile.Request{Brief: true})
+	unstage()
+	if err != nil {
+		return s.changeError(err)
+	}
+	defer release(lock, s.warn)
+	return s.changeError(files.handOver(ctx, lock, targetLock, target, loginID, keep))
+}
+
+func (f *files) handOver(ctx context.Context, lock, targetLock *lockfile.Lock, target, loginID string, keep func(Handover) error) error {
+	v, held, err := f.login(target, loginID)
+	if err != nil {
+		return err
+	}
+	if !held {
+		return failing(ErrNoCredential, nil, "%s does not hold that session any more", target)
+	}
+	v.mark = targetLock.Mark()
+	loginRequired, _, _ := v.session.about(v.record.RefreshToken)
+	switch {
+	case v.record.RefreshToken.Empty():
+		return failing(ErrLoginRequired, nil, "the session of %s has no refresh token, so there is nothing that another program could go on with", target)
+	case v.marked(lockfile.MarkSent):
+		return failing(ErrLoginRequired, []error{ErrOutcomeUnknown}, "the last refresh of %s ended without an answer, so its refresh token may be spent: 'spendonce token %s --refresh' tells, then try again", target, target)
+	case loginRequired != "", v.marked(lockfile.MarkSpent), v.marked(lockfile.MarkRefused), v.marked(lockfile.MarkUnknown):
+		return failing(ErrLoginRequired, nil, "the session of %s has ended, so there is nothing that another program could go on with: sign in there, and end it here with 'spendonce logout %s'", target, target)
+	case v.session.Pin == nil || v.session.UnknownServer:
+		return failing(ErrLoginRequired, nil, "it is not known which server the session of %s belongs to: sign in again with 'spendonce login %s'", target, target)
+	}
+	out := Handover{URL: v.session.URL, Pin: *v.session.Pin, Tokens: Tokens{
+		AccessToken: v.record.AccessToken, RefreshToken: v.record.RefreshToken, ExpiresAt: v.record.ExpiresAt,
+		Lifetime: v.session.lifetime(), Scope: v.session.Pin.Scope, Org: v.record.Org,
+	}}
+	if err := keep(out); err != nil {
+		return &fault{fmt.Sprintf("the session of %s was not given away and stays: %v", target, err), []error{err}}
+	}
+	// Nothing was refreshed by us; a source program may have.
+	if now, held, err := f.login(target, loginID); err != nil || !held || !now.record.RefreshToken.Equal(v.record.RefreshToken) {
+		return failing(ErrTemporary, []error{err}, "the session of %s changed while it was given away, so it was kept: try again", target)
+	}
+	_, _, err = f.remove(ctx, lock, target)
+	return err
+}
+
+// Settled reports whether the target holds the login that loginID names, so
+// that what it says survives a loss of power.
+func (s *Store) Settled(ctx context.Context, target, loginID string) (held bool, err error) {
+	err = s.change(ctx, target, false, func(f *files, _ *lockfile.Lock) error {
+		if err := errors.Join(f.dir.Sync(), f.sessions.Sync()); err != nil {
+			return err
+		}
+		_, held, err = f.login(target, loginID)
+		return err
+	})
+	return held, err
+}
+
+// login reads the target, and whether it holds the login. A session file that
+// is missing beside a record makes no login of ours.
+func (f *files) login(target, loginID string) (v view, held bool, err error) {
+	now, err := f.read()
+	if err != nil {
+		return v, false, err
+	}
+	v = view{target: target, now: time.Now()}
+	if v.record, v.stored = now.record(target); !v.stored || v.record.Kind != KindOIDC {
+		return v, false, nil
+	}
+	session, err := f.store.readSession(target, false)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return v, false, err
+	}
+	v.session = session.settled(v.record)
+	return v, v.session != nil && v.session.LoginID == loginID, nil
+}
