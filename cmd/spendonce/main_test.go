@@ -80,6 +80,8 @@ func browse() {
 //	server forget TARGET               the client of a target's session
 //	server revoke TOKEN                the resource refuses this access token
 //	server no-registration
+//	foreign mcp-remote|kubelogin|file PATH   sign that program in, as it writes its files
+//	foreign refresh PATH               refresh with what stands in the file, as that program would
 //	counter NAME N                     a counter of the server is N
 //	page TEXT                          the browser's page at the end of a sign-in holds it
 //	code N COMMAND...                  the command ends with exit code N
@@ -94,7 +96,7 @@ func TestTheCommandLineDoesWhatItsScriptsSay(t *testing.T) {
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"session": sessionCommand, "static": staticCommand, "server": serverCommand,
-			"counter": counterCommand, "page": pageCommand, "code": codeCommand, "secret": secretCommand,
+			"counter": counterCommand, "foreign": foreignCommand, "page": pageCommand, "code": codeCommand, "secret": secretCommand,
 		},
 		Condition: func(name string) (bool, error) {
 			if name != "rundir" {
@@ -266,6 +268,8 @@ func serverCommand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(w.server.RevokeAccessToken(args[1]))
 	case !neg && len(args) == 1 && args[0] == "no-registration":
 		ts.Check(w.server.Configure(func(c *spendoncetest.TokenServerConfig) { c.NoRegistration = true }))
+	case !neg && len(args) == 2 && args[0] == "idtokens":
+		ts.Check(w.server.Configure(func(c *spendoncetest.TokenServerConfig) { c.IDTokenOnRefresh = args[1] == "on" }))
 	default:
 		ts.Fatalf("usage: server script JSON | server lifetime DURATION | server forget TARGET | server revoke TOKEN | server no-registration")
 	}

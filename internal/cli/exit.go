@@ -8,6 +8,7 @@ import (
 	"github.com/spendonce/spendonce/internal/cli/leasecmd"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/internal/clientconf"
+	"github.com/spendonce/spendonce/internal/takeover"
 	"github.com/spendonce/spendonce/oauthflow"
 )
 
@@ -33,6 +34,7 @@ var exitCodes = []struct {
 	{credstore.ErrName, exitUsage},
 	{credstore.ErrOverride, exitUsage},
 	{credstore.ErrConfig, exitUsage},
+	{credstore.ErrTaken, exitUsage},
 	{credstore.ErrUnknownTarget, exitUsage},
 	{credstore.ErrNoCredential, exitNothing},
 	{credstore.ErrLoginRequired, exitLogin},
@@ -49,6 +51,8 @@ var exitCodes = []struct {
 	{bearer.ErrUnanswered, exitTemporary},
 	{bearer.ErrElsewhere, exitUsage},
 	{bearer.ErrAuthorization, exitUsage},
+	{takeover.ErrNothing, exitNothing},
+	{takeover.ErrInUse, exitLocked},
 }
 
 func exitCode(err error) int {

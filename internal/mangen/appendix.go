@@ -47,6 +47,8 @@ var environment = []entry{
 		"In one with %s the address takes that place."},
 	{"DISPLAY, WAYLAND_DISPLAY, SSH_CONNECTION, SSH_TTY, container, WSL_DISTRO_NAME", "Tell spendonce login whether a browser on this machine would be before your eyes. " +
 		"With BROWSER set, none of them is looked at."},
+	{"MCP_REMOTE_CONFIG_DIR", "Where spendonce import looks for the sessions of mcp-remote, as that program does."},
+	{"KUBECACHEDIR", "Where spendonce import looks for the sessions of kubelogin, as that program does."},
 	{"LISTEN_FDS, LISTEN_PID", "Set by a service manager that hands spendonce lease serve its socket, see sd_listen_fds(3)."},
 	{"NOTIFY_SOCKET, WATCHDOG_USEC", "Set by a service manager that is to be told how spendonce lease serve fares, see sd_notify(3)."},
 	{"KUBERNETES_EXEC_INFO", "Set by kubectl for spendonce credential kubectl: the version to answer in, and perhaps the cluster that it asks for."},
@@ -62,6 +64,7 @@ var files = []entry{
 	{"~/.config/spendonce/config.toml", "The configuration, written by you and only read by the program."},
 	{"~/.local/state/spendonce/remote-credentials.json", "The store: the tokens of all targets. Other programs may share it."},
 	{"~/.local/state/spendonce/sessions/", "What each session was made with, and how its last refresh ended: no token, but the client's secret if it has one."},
+	{"~/.local/state/spendonce/imports/", "Where sessions came from that spendonce import moved in: no token."},
 	{"~/.local/state/spendonce/locks/", "The locks of targets that are being refreshed."},
 	{"~/.local/state/spendonce/broker-state.json", "What the lease broker keeps: its sessions, and hashes of the tokens that wait."},
 	{"~/.local/state/spendonce/broker-audit.log", "Every decision of the lease broker, with its reason and no id or token."},

@@ -57,6 +57,9 @@ way elsewhere does not bring the session back, and revokes what it gets.`,
 					failed = append(failed, err)
 					continue
 				}
+				if err := a.mover(s).Forget(target); err != nil {
+					a.Streams.Warn("what the import of " + target + " left could not be removed: " + err.Error())
+				}
 				a.done("signed out of %s%s", target, a.revoke(cmd.Context(), target, removed))
 			}
 			return errors.Join(failed...)
