@@ -80,7 +80,7 @@ const target = "example"
 
 func newGround(t *testing.T, server *spendoncetest.TokenServer) *ground {
 	t.Helper()
-	root := t.TempDir()
+	root := inMemory(t)
 	g := &ground{
 		State: filepath.Join(root, "state"), Auth: filepath.Join(root, "mcp-auth", "mcp-remote-v1"),
 		URL: "https://mcp.example.test/sse", TokenEndpoint: server.TokenEndpoint(), Issuer: server.Issuer(), ClientID: server.ClientID(), server: server,
@@ -88,6 +88,18 @@ func newGround(t *testing.T, server *spendoncetest.TokenServer) *ground {
 	g.Hash = movein.MCPRemoteHash(g.URL, "")
 	g.signIn(t)
 	return g
+}
+
+// inMemory is a directory whose fsync costs nothing, where the system has one:
+// the sweeps make hundreds of grounds.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "takeover")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // signIn writes what mcp-remote has after a login.
