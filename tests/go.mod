@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/spendonce/spendonce => ../
 
 require (
+	github.com/docker/docker-credential-helpers v0.9.3
 	github.com/ory/fosite v0.49.0
 	github.com/spendonce/spendonce v0.0.0
 	github.com/zitadel/oidc/v3 v3.52.0
