@@ -49,6 +49,7 @@ var environment = []entry{
 		"With BROWSER set, none of them is looked at."},
 	{"MCP_REMOTE_CONFIG_DIR", "Where spendonce import looks for the sessions of mcp-remote, as that program does."},
 	{"KUBECACHEDIR", "Where spendonce import looks for the sessions of kubelogin, as that program does."},
+	{"DBUS_SESSION_BUS_ADDRESS", "The bus on which the keyring is asked for the key of a sealed store; without it, /run/user/UID/bus."},
 	{"LISTEN_FDS, LISTEN_PID", "Set by a service manager that hands spendonce lease serve its socket, see sd_listen_fds(3)."},
 	{"NOTIFY_SOCKET, WATCHDOG_USEC", "Set by a service manager that is to be told how spendonce lease serve fares, see sd_notify(3)."},
 	{"KUBERNETES_EXEC_INFO", "Set by kubectl for spendonce credential kubectl: the version to answer in, and perhaps the cluster that it asks for."},
