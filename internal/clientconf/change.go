@@ -18,7 +18,7 @@ var ErrAltered = errors.New("changed since it was set up")
 // was empty, never of anything beside it.
 type Change struct {
 	Path []string `json:"path"`
-	New  string   `json:"new"`           // as it stands in the file
+	New  string   `json:"new"`          // as it stands in the file
 	Old  *string  `json:"old,omitzero"` // what it replaced; absent if there was nothing
 	// Ours is what we had set before, and may still stand there if setting it
 	// anew was interrupted.
@@ -28,7 +28,7 @@ type Change struct {
 
 // Made is the outermost object that was made, or was empty before.
 type Made struct {
-	Depth int     `json:"depth"`         // how many names of the path lead to it
+	Depth int     `json:"depth"`        // how many names of the path lead to it
 	Old   *string `json:"old,omitzero"` // the object as it was; for depth 0 the whole file; absent if there was none
 }
 

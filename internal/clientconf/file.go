@@ -70,7 +70,7 @@ func read(disk durable.Disk, path string) (b []byte, existed bool, err error) {
 }
 
 // edit replaces the file that path leads to by what f makes of it, unless f
-// returns the same bytes. A nil slice removes the file. Mode and links stay; a
+// returns the same bytes. A nil slice removes the file. Mode, group and links stay; a
 // new file has mode 0600, as have new directories 0700. If somebody else
 // changes the file meanwhile, f is asked again; between the last look and the
 // rename remain some microseconds, for there is no lock that all programs
@@ -129,7 +129,7 @@ func editOnce(dir *durable.Dir, name string, f func([]byte, bool) ([]byte, error
 	}
 	defer temp.Discard()
 	if existed {
-		if err := temp.SetMode(before.Mode); err != nil {
+		if err := temp.KeepMode(before); err != nil {
 			return false, err
 		}
 	}

@@ -239,7 +239,11 @@ func (s *Setup) takeBack(t *testing.T) error {
 // Killed or failed at any step: the file is the old one or the new one, and
 // both setting it up again and taking it back work.
 func TestAFaultAtAnyStepLeavesTheOldOrTheNewSettingsAndAWayBack(t *testing.T) {
-	for _, old := range []string{"(no file)", "", `{"credHelpers": {"reg.example.com": "pass"}}`, "{\n\t\"auths\": {} // mine\n}\n"} {
+	olds := []string{"(no file)", "{\n\t\"auths\": {} // mine\n}\n", "", `{"credHelpers": {"reg.example.com": "pass"}}`}
+	if testing.Short() {
+		olds = olds[:2]
+	}
+	for _, old := range olds {
 		for _, back := range []bool{false, true} {
 			var plain *Setup
 			var file, changed string

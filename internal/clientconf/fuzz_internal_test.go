@@ -31,6 +31,62 @@ func meaning(t *testing.T, doc []byte) any {
 	return v
 }
 
+// FuzzUndo holds what taking a setting back does to whatever has become of the
+// document meanwhile: only the setting goes, and objects that are empty without
+// it.
+func FuzzUndo(f *testing.F) {
+	for _, doc := range []string{
+		"", "{}", `{"o":{"k":"v"}}`, `{"o":{"k":"v",},}`, `{"o":{"p":1,"k":"v"},"z":2}`, "{ // c\n\"o\": { // d\n \"k\": \"v\" // e\n, \"p\": 1, // f\n } // g\n}",
+		`{"o":{"k":"v"/*,*/}, "p": {}}`, `{"o":{"k":"w"}}`, "{\r\n \"o\": {\r\n  // x\r\n  \"k\": \"v\"\r\n }\r\n}",
+	} {
+		f.Add([]byte(doc), 0)
+	}
+	empty := "{ }"
+	made := []*Made{nil, {}, {Depth: 1}, {Depth: 1, Old: &empty}, {Old: &empty}}
+	f.Fuzz(func(t *testing.T, doc []byte, which int) {
+		ch := Change{Path: []string{"o", "k"}, New: `"v"`, Made: made[uint(which)%uint(len(made))]} //nolint:gosec // any of them
+		was, err := undo(doc, ch)
+		if err != nil || was.gone {
+			return
+		}
+		want, _ := meaning(t, doc).(map[string]any)
+		inner, _ := want["o"].(map[string]any)
+		delete(inner, "k")
+		got := map[string]any{}
+		if !was.noFile {
+			got, _ = meaning(t, was.doc).(map[string]any)
+		}
+		if _, there := got["o"]; len(inner) == 0 && !there {
+			delete(want, "o")
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q\nbecame\n%q\nwhich means %v, want %v", doc, was.doc, got, want)
+		}
+		if comments(doc) != comments(was.doc) && !was.noFile {
+			t.Fatalf("%q\nbecame\n%q\nand lost a comment", doc, was.doc)
+		}
+	})
+}
+
+// comments counts what stands between slashes.
+func comments(doc []byte) (n int) {
+	for i := 0; i < len(doc); i++ {
+		switch rest := doc[i:]; {
+		case rest[0] == '"':
+			for i++; i < len(doc) && doc[i] != '"'; i++ {
+				if doc[i] == '\\' {
+					i++
+				}
+			}
+		case bytes.HasPrefix(rest, []byte("//")):
+			n, i = n+1, skipTo(doc, i, "\n")
+		case bytes.HasPrefix(rest, []byte("/*")):
+			n, i = n+1, skipTo(doc, i+2, "*/")
+		}
+	}
+	return n
+}
+
 // FuzzSet holds what a setting does to any document at all: it is there
 // afterwards, all else means what it meant, and undoing it gives the bytes
 // that were there.

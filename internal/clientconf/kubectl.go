@@ -98,7 +98,7 @@ func (s *Setup) planKubectl(ctx context.Context, p *Plan, known []record, wanted
 		} else {
 			i := slices.IndexFunc(known, r.same)
 			if there && (i < 0 || now == nil || !slices.Equal(known[i].Tool.Values, now)) {
-				return fmt.Errorf("the kubeconfig has a user %s already, and not from here: 'kubectl config rename-context' does not rename it, so edit the file or sign in under another name", service.Target)
+				return fmt.Errorf("the kubeconfig has a user %s already, and not from here: take it out by 'kubectl config delete-user %s' if it is not needed, or sign in under another name", service.Target, service.Target)
 			}
 			s.planKubectlUser(p, r)
 		}

@@ -15,6 +15,7 @@ type File struct {
 	Bytes []byte
 	ID    ID
 	Mode  fs.FileMode // permission bits
+	GID   uint32
 }
 
 // Read returns the whole of a regular file that is owned by us and at most
@@ -29,7 +30,7 @@ func (d *Dir) Read(name string, limit int64) (File, error) {
 	if st.Size > limit {
 		return File{}, fmt.Errorf("reading %s: %d bytes, over the bound of %d: %w", d.Join(name), st.Size, limit, ErrTooLarge)
 	}
-	f := File{ID: idOf(st), Mode: fs.FileMode(st.Mode & 0o777)}
+	f := File{ID: idOf(st), Mode: fs.FileMode(st.Mode & 0o777), GID: st.Gid}
 	err = d.disk.step("read", d.Join(name), func() error {
 		f.Bytes, err = readAll(fd, st.Size, limit)
 		return err

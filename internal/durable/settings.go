@@ -2,7 +2,6 @@ package durable
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -24,15 +23,26 @@ func (d Disk) OpenSettingsDir(path string) (*Dir, error) {
 	return dir, nil
 }
 
-// SetMode gives the temporary file the permission bits that the new version
-// of the file is to have; until then they are 0600. After an error the
-// temporary file is gone.
-func (t *Temp) SetMode(mode fs.FileMode) error {
-	if mode == 0o600 {
+// KeepMode gives the temporary file the group and the permission bits of the
+// version that it will replace; until then they are ours and 0600. Where the
+// group may not be given, that of this process must not get its rights: it has
+// none. After an error the temporary file is gone.
+func (t *Temp) KeepMode(old File) error {
+	if old.Mode == 0o600 {
 		return nil
 	}
 	path := t.dir.Join(t.name)
-	err := t.dir.disk.step("chmod", path, func() error { return unix.Fchmod(t.fd, uint32(mode.Perm())) })
+	err := t.dir.disk.step("chmod", path, func() error {
+		var st unix.Stat_t
+		if err := unix.Fstat(t.fd, &st); err != nil {
+			return err
+		}
+		mode := uint32(old.Mode.Perm())
+		if st.Gid != old.GID && unix.Fchown(t.fd, -1, int(old.GID)) != nil {
+			mode &^= 0o070
+		}
+		return unix.Fchmod(t.fd, mode)
+	})
 	if err != nil {
 		t.Discard()
 		return pathError("setting the mode of", path, err)
