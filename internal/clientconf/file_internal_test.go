@@ -338,3 +338,41 @@ func TestAJournalThatCannotBeReadIsNotOverwritten(t *testing.T) {
 		}
 	}
 }
+
+// The object that the first target's setting made goes with the last one.
+func TestTargetsAreTakenBackOneByOneInAnyOrder(t *testing.T) {
+	const before = "{\n\t\"auths\": {}\n}\n"
+	for _, first := range []string{"reg", "more"} {
+		s, file := ground(t, durable.Disk{}, before)
+		s.All = append(s.All, Service{Target: "more", Origins: []string{"https://more.example.com"}})
+		if err := s.setUp(t); err != nil {
+			t.Fatal(err)
+		}
+		for _, targets := range [][]string{{first}, nil} {
+			p, err := s.PlanRemoval(t.Context(), Docker, targets)
+			if err == nil {
+				err = s.Apply(t.Context(), p, func(Step) {})
+			}
+			if err != nil || len(p.Steps) != 1 {
+				t.Errorf("%s first: %+v, %v", first, p, err)
+			}
+		}
+		if got := contentOf(t, file); got != before {
+			t.Errorf("%s first: %q", first, got)
+		}
+	}
+}
+
+func TestASettingThatDoesNotReadBackIsAnError(t *testing.T) {
+	var file string
+	s, file := ground(t, durable.Disk{Hook: func(step durable.Step, do func() error) error {
+		err := do()
+		if step.Op == "rename" && filepath.Base(step.Path) == "config.json" {
+			put(t, file, "{}", 0o600) // a client that wrote what it had in memory
+		}
+		return err
+	}}, "{}")
+	if err := s.setUp(t); !errors.Is(err, ErrAltered) || !strings.Contains(err.Error(), file) {
+		t.Errorf("%v, want ErrAltered and %s", err, file)
+	}
+}
