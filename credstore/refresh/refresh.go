@@ -36,10 +36,7 @@ func Exchange(r *oauthflow.Requester) credstore.Exchange {
 		if err != nil {
 			return credstore.Tokens{}, failure(err)
 		}
-		if g.Pin.TokenUse == credstore.UseIDToken {
-			return idTokens(t, time.Now()), nil
-		}
-		return Tokens(t), nil
+		return TokensOf(g.Pin, t), nil
 	}
 }
 
@@ -70,11 +67,16 @@ func Register(r *oauthflow.Requester) credstore.Register {
 	}
 }
 
-// idTokens puts the ID token in the place of the access token. An answer
-// without one keeps the session going all the same: its refresh token is new,
-// and the store says what is missing.
-func idTokens(t oauthflow.Tokens, now time.Time) credstore.Tokens {
+// TokensOf is what a store keeps of an answer to a session with this pin: of
+// one that hands out ID tokens, the ID token is in the place of the access
+// token. An answer without one keeps such a session going all the same: its
+// refresh token is new, and the store says what is missing.
+func TokensOf(p credstore.Pin, t oauthflow.Tokens) credstore.Tokens {
 	c := Tokens(t)
+	if p.TokenUse != credstore.UseIDToken {
+		return c
+	}
+	now := time.Now()
 	c.AccessToken, c.ExpiresAt, c.Lifetime = t.IDToken, oauthflow.IDTokenExpiry(t.IDToken, now), 0
 	if !c.ExpiresAt.IsZero() {
 		c.Lifetime = max(c.ExpiresAt.Sub(now), 0)

@@ -17,7 +17,7 @@ import (
 type loginFlags struct {
 	url, issuer, clientID, clientSecretFile, resource, tokenFile string
 	scopes, hosts                                                []string
-	noResource                                                   bool
+	noResource, idToken                                          bool
 	device, paste, clientCredentials, noBrowser                  bool
 	port                                                         int
 }
@@ -69,6 +69,7 @@ before; 'spendonce logout' first gives it up.`,
 	flags.StringVar(&f.resource, "resource", "", "the resource to ask a token for (RFC 8707), if it is not the one that the service names")
 	flags.BoolVar(&f.noResource, "no-resource", false, "name no resource, for servers that refuse it")
 	flags.StringArrayVar(&f.scopes, "scope", nil, "a `SCOPE` to ask for; may be repeated")
+	flags.BoolVar(&f.idToken, "id-token", false, "hand out ID tokens (OpenID Connect) in place of access tokens, as Kubernetes wants them")
 	flags.BoolVar(&f.device, "device", false, "sign in with a code on another device (RFC 8628)")
 	flags.BoolVar(&f.paste, "paste", false, "sign in with a browser on another machine, and paste the address at which it ends")
 	flags.BoolVar(&f.clientCredentials, "client-credentials", false, "sign in as the client itself, with its secret")
@@ -76,6 +77,7 @@ before; 'spendonce logout' first gives it up.`,
 	flags.IntVar(&f.port, "port", 0, "the port of the redirect on this machine, if the server wants a fixed one")
 	flags.StringVar(&f.tokenFile, "token-file", "", "store the static token in `FILE` (or - for standard input)")
 	cmd.MarkFlagsMutuallyExclusive("device", "paste", "client-credentials", "no-browser", "token-file")
+	cmd.MarkFlagsMutuallyExclusive("id-token", "client-credentials", "token-file")
 	cmd.MarkFlagsMutuallyExclusive("resource", "no-resource")
 	return cmd
 }
@@ -169,6 +171,10 @@ func (l *login) keep(ctx context.Context, res oauthflow.Result) error {
 	if l.flow == byClient {
 		l.saved.Pin.Grant = credstore.ClientCredentials
 		l.saved.Tokens.RefreshToken = credstore.Secret{} // RFC 6749 section 4.4.3
+	}
+	if l.saved.Tokens.AccessToken.Empty() {
+		l.app.revoke(ctx, l.target, credstore.Ended{Pin: l.saved.Pin, RefreshToken: l.saved.Tokens.RefreshToken, AccessToken: res.Tokens.AccessToken})
+		return errors.New("the server gave no ID token: leave --id-token out, or ask whoever runs the server for OpenID Connect")
 	}
 	replaced, err := l.store.Login(ctx, l.target, l.saved)
 	if err != nil {

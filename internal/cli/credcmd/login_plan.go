@@ -34,6 +34,7 @@ type plan struct {
 	resource  string
 	asked     []string // scopes that the user or the configuration named
 	scopes    []string // to be asked for
+	tokenUse  string   // see [credstore.Pin]
 	port      int
 	noBrowser bool
 }
@@ -79,6 +80,15 @@ func (a *App) plan(ctx context.Context, s *credstore.Store, target string, f log
 		p.resource = found.resource
 	}
 	same := sameServer(old.Pin, p.server)
+	if same {
+		p.tokenUse = old.Pin.TokenUse
+	}
+	if f.idToken {
+		p.tokenUse = credstore.UseIDToken
+	}
+	if p.tokenUse == credstore.UseIDToken && !slices.Contains(p.asked, "openid") {
+		p.asked = append(slices.Clone(p.asked), "openid")
+	}
 	p.scopes = wanted(p.asked, old.Pin.Scope, same, found, f.clientCredentials)
 	if err := p.server.SupportsPKCE(); err != nil && !f.device && !f.clientCredentials {
 		return plan{}, fmt.Errorf("signing in to %s: %w", target, err)
@@ -314,15 +324,16 @@ func serverName(s oauthflow.Server) string {
 func (p plan) session(res oauthflow.Result) credstore.SignedIn {
 	s := p.server
 	in := credstore.SignedIn{
-		URL: p.url, Hosts: p.hosts, Tokens: refresh.Tokens(res.Tokens),
+		URL: p.url, Hosts: p.hosts,
 		Pin: credstore.Pin{
 			Issuer: s.Issuer, AuthorizationEndpoint: s.AuthorizationEndpoint, TokenEndpoint: s.TokenEndpoint,
 			RevocationEndpoint: s.RevocationEndpoint, RegistrationEndpoint: s.RegistrationEndpoint,
 			ClientID: res.Client.ID, ClientSecret: res.Client.Secret, ClientAuth: clientAuth(s, res), Registered: p.register,
 			RedirectURI: res.RedirectURI, Scope: p.scopes, Resource: p.resource, Dialect: string(s.Dialect),
-			Subject: res.Account.Subject, Email: res.Account.Email,
+			Subject: res.Account.Subject, Email: res.Account.Email, TokenUse: p.tokenUse,
 		},
 	}
+	in.Tokens = refresh.TokensOf(in.Pin, res.Tokens)
 	return in
 }
 

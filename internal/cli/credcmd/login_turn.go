@@ -84,7 +84,7 @@ func (a *App) loginPatience() time.Duration {
 
 // metBy reports whether another process's login is what this one asks for.
 func (p plan) metBy(k credstore.Known) bool {
-	if p.url != "" && k.URL != p.url || k.Pin.TokenEndpoint != p.server.TokenEndpoint || k.Pin.Resource != p.resource {
+	if p.url != "" && k.URL != p.url || k.Pin.TokenUse != p.tokenUse || k.Pin.TokenEndpoint != p.server.TokenEndpoint || k.Pin.Resource != p.resource {
 		return false
 	}
 	for _, s := range p.asked {
