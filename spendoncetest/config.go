@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -25,6 +26,10 @@ type TokenServerConfig struct {
 	// Listen is a loopback address, "127.0.0.1:0" if empty. Any other is
 	// refused.
 	Listen string
+	// URL is the origin at which clients reach the server, if that is not the
+	// listener's: behind a proxy, for example. The control API stays at the
+	// listener's.
+	URL string
 	// TLS, if set, makes the server speak https. See [SelfSigned].
 	TLS *tls.Config
 	// IssuerPath is appended to the server's URL to make the issuer: "",
@@ -126,6 +131,9 @@ func (c TokenServerConfig) withDefaults() (TokenServerConfig, error) {
 		return c, err
 	}
 	c.Listen = listen
+	if u, err := url.Parse(c.URL); c.URL != "" && (err != nil || u.Host == "" || c.URL != u.Scheme+"://"+u.Host) {
+		return c, fmt.Errorf("URL %q is no origin like https://as.example.test", c.URL)
+	}
 	if c.IssuerPath != "" && !strings.HasPrefix(c.IssuerPath, "/") {
 		return c, fmt.Errorf("issuer path %q does not start with a slash", c.IssuerPath)
 	}

@@ -71,7 +71,7 @@ func (s *TokenServer) ready(cfg TokenServerConfig) Ready {
 }
 
 // ControlURL is where the control API stands, with a slash at its end.
-func (s *TokenServer) ControlURL() string { return s.base + pathControl }
+func (s *TokenServer) ControlURL() string { return s.local + pathControl }
 
 // ControlSecret is what requests to the control API carry in
 // [ControlHeader]. It is new in every run.

@@ -1,6 +1,7 @@
 package spendoncetest
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -23,7 +24,8 @@ var ErrClosed = errors.New("the token server is closed")
 // it, on one loopback listener. All its methods may be called at any time
 // from any goroutine.
 type TokenServer struct {
-	base          string // scheme://host:port
+	base          string // scheme://host:port, as clients see it
+	local         string // the same, of the listener
 	issuer        string
 	clientID      string
 	controlSecret string
@@ -70,7 +72,8 @@ func StartTokenServer(cfg TokenServerConfig) (*TokenServer, error) {
 		l = tls.NewListener(l, cfg.TLS)
 	}
 	s := &TokenServer{
-		base:          scheme + "://" + base,
+		base:          cmp.Or(cfg.URL, scheme+"://"+base),
+		local:         scheme + "://" + base,
 		clientID:      cfg.Clients[0].ID,
 		controlSecret: random(),
 		csrfKey:       []byte(random()),
@@ -140,7 +143,7 @@ func (s *TokenServer) Configure(change func(*TokenServerConfig)) error {
 		return err
 	}
 	old := s.cfg
-	cfg.Listen, cfg.TLS, cfg.IssuerPath = old.Listen, old.TLS, old.IssuerPath
+	cfg.Listen, cfg.URL, cfg.TLS, cfg.IssuerPath = old.Listen, old.URL, old.TLS, old.IssuerPath
 	cfg.Clients, cfg.Users, cfg.Org, cfg.LogSize, cfg.DocumentTLS = old.Clients, old.Users, old.Org, old.LogSize, old.DocumentTLS
 	s.cfg = cfg
 	return nil

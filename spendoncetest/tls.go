@@ -22,8 +22,8 @@ type Identity struct {
 	PEM    []byte         // for another process, by SSL_CERT_FILE
 }
 
-// SelfSigned makes an Identity, valid for a day.
-func SelfSigned() (*Identity, error) {
+// SelfSigned makes an Identity, valid for a day, for further names too.
+func SelfSigned(names ...string) (*Identity, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making a key: %w", err)
@@ -38,7 +38,7 @@ func SelfSigned() (*Identity, error) {
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		DNSNames:              []string{"localhost"},
+		DNSNames:              append([]string{"localhost"}, names...),
 		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
