@@ -22,6 +22,7 @@ DESTDIR ?=
 TEST_NEEDS := \
 	bash-completion:/usr/share/bash-completion/bash_completion \
 	ca-certificates:/etc/ssl/certs/ca-certificates.crt \
+	chromium:chromium \
 	dbus-daemon:dbus-daemon \
 	dpkg:dpkg-deb \
 	e2fsprogs:mkfs.ext4 \

@@ -57,7 +57,7 @@ func TestThePageAtTheEndSaysToWhatAndAsWhomOneIsSignedIn(t *testing.T) {
 	if _, err := l.Run(deadline(t)); err != nil || !kept {
 		t.Fatalf("%v, kept %v", err, kept)
 	}
-	if page := <-shown; !strings.Contains(page, "Signed in to box as &lt;b&gt;@b.example.") {
+	if page := <-shown; !strings.Contains(page, "<h1>Signed in to box <small>as &lt;b&gt;@b.example</small></h1>") {
 		t.Errorf("the page is %s", page)
 	}
 }

@@ -5,6 +5,8 @@ go 1.26.0
 replace github.com/spendonce/spendonce => ../
 
 require (
+	github.com/chromedp/cdproto v0.160.1
+	github.com/chromedp/chromedp v0.23.1
 	github.com/docker/docker-credential-helpers v0.9.3
 	github.com/ory/fosite v0.49.0
 	github.com/spendonce/spendonce v0.0.0

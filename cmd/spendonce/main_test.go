@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -292,7 +293,7 @@ func counterCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// pageCommand waits for the page that a browser shows.
+// pageCommand waits for the page that a browser shows, and reads its words.
 func pageCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: page TEXT")
@@ -303,7 +304,8 @@ func pageCommand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		page.WriteString(line)
 	}
-	if !strings.Contains(page.String(), args[0]) {
+	words := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.String(), "")
+	if !strings.Contains(words, args[0]) {
 		ts.Fatalf("the page does not hold %q: %s", args[0], page.String())
 	}
 }

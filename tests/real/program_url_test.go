@@ -192,8 +192,8 @@ func TestAURLIsEnoughToSignInRefreshAndSignOut(t *testing.T) {
 		if !strings.Contains(r.stderr, words) {
 			t.Errorf("it does not say %q: %v", words, r)
 		}
-		if page.Status != http.StatusOK || !strings.Contains(page.Body, "S"+words) {
-			t.Errorf("the browser ends on status %d: %s", page.Status, page.Body)
+		if page.Status != http.StatusOK || !strings.Contains(page.Words(), "S"+words) {
+			t.Errorf("the browser ends on status %d: %q", page.Status, page.Words())
 		}
 		if !v.site.asked() {
 			t.Error("the service was not asked for its authorization server")

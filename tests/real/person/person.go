@@ -42,6 +42,21 @@ type Page struct {
 	Forms  int // forms that were sent on the way
 }
 
+// Words are what can be read on the page, with single spaces.
+func (p Page) Words() string {
+	root, err := html.Parse(strings.NewReader(p.Body))
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	for n := range root.Descendants() {
+		if n.Type == html.TextNode && n.Parent.Data != "style" && n.Parent.Data != "script" {
+			b.WriteString(n.Data)
+		}
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}
+
 // SignIn opens the authorization URL and walks until the browser arrives at
 // the redirect URI that the URL names. It returns the page shown there: what
 // the waiting program answers to its callback.
