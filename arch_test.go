@@ -36,7 +36,7 @@ var imports = []row{
 	{pkg: "", alone: true},
 
 	// The credential half.
-	{pkg: "credstore", ours: []string{"lockfile", "internal/durable", "internal/sealed"}, modules: []string{"github.com/go-json-experiment/json", "golang.org/x/oauth2", "golang.org/x/sync", "golang.org/x/sys"}, tests: []string{"credstore/refresh", "oauthflow"}},
+	{pkg: "credstore", ours: []string{"lockfile", "internal/durable", "internal/sealed"}, modules: []string{"github.com/go-json-experiment/json", "golang.org/x/oauth2", "golang.org/x/sync", "golang.org/x/sys"}, tests: []string{"credstore/keys", "credstore/refresh", "oauthflow"}},
 	{pkg: "credstore/refresh", ours: []string{"credstore", "oauthflow"}},
 	{pkg: "credstore/keys", ours: []string{"internal/sealed"}, modules: []string{"filippo.io/age", "github.com/godbus/dbus/v5", "github.com/zalando/go-keyring", "golang.org/x/sync"}},
 	{pkg: "lockfile", ours: []string{"internal/durable"}, modules: []string{"golang.org/x/sys"}},
@@ -75,7 +75,7 @@ var imports = []row{
 		pkg: "internal/cli/credcmd",
 		ours: []string{
 			"bearer", "credstore", "credstore/keys", "credstore/refresh", "internal/cli/program", "internal/cli/streams", "internal/clientconf", "internal/config", "internal/helper",
-			"internal/movein", "internal/procfs", "internal/takeover", "lockfile", "oauthflow", "spendoncetest",
+			"internal/movein", "internal/procfs", "internal/sealed", "internal/takeover", "lockfile", "oauthflow", "spendoncetest",
 		},
 		modules: []string{"github.com/go-json-experiment/json", "github.com/spf13/cobra", "golang.org/x/oauth2", "golang.org/x/sys", "golang.org/x/term"},
 	},
@@ -134,7 +134,7 @@ var planned = []string{
 var (
 	testOurs    = []string{"internal/durable", "internal/durable/durabletest", "internal/keyringtest", "internal/proctest", "internal/secret", "internal/sourceprogram", "spendoncetest", "spendoncetest/canary"}
 	testModules = []string{
-		"github.com/anishathalye/porcupine", "github.com/coreos/go-oidc/v3", "github.com/rogpeppe/go-internal",
+		"filippo.io/age", "github.com/anishathalye/porcupine", "github.com/coreos/go-oidc/v3", "github.com/rogpeppe/go-internal",
 		"go.uber.org/goleak", "golang.org/x/oauth2", "golang.org/x/sync", "golang.org/x/sys", "pgregory.net/rapid",
 	}
 )

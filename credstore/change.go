@@ -41,12 +41,12 @@ func (s *Store) Writable(ctx context.Context, target string) error {
 		if err := f.introduce(target); err != nil {
 			return err
 		}
-		temp, err := f.dir.Prepare(f.at.base, s.cfg.Margin)
+		temp, err := f.dir.Prepare(f.at.base, f.form.room(s.cfg.Margin))
 		if err != nil {
 			return err
 		}
 		temp.Discard()
-		if temp, err = f.sessions.Prepare(target+".json", sessionMargin); err != nil {
+		if temp, err = f.sessions.Prepare(target+".json", f.form.room(sessionMargin)); err != nil {
 			return err
 		}
 		temp.Discard()
@@ -209,6 +209,14 @@ func (s *Store) change(ctx context.Context, target string, patient bool, f func(
 	if err := files.openAll(); err != nil {
 		return s.changeError(err)
 	}
+	if files.newKind, err = s.newKind(); err != nil {
+		return err
+	}
+	return withKeys(files.getKey(ctx), func() error { return s.changeOnce(ctx, files, patient, f) })
+}
+
+// changeOnce is one hold of the store lock.
+func (s *Store) changeOnce(ctx context.Context, files *files, patient bool, f func(*files, *lockfile.Lock) error) error {
 	unstage := s.stage("waiting for the store lock")
 	lock, err := files.lockStore(ctx, false, lockfile.Request{Brief: true, Patient: patient})
 	unstage()

@@ -29,6 +29,11 @@ func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (To
 	saveErr := h.save(v, d, sent, next, tokens)
 	if saveErr != nil && !errors.Is(saveErr, lockfile.ErrNotObtained) { // the lock has been waited for once
 		h.storeTemp.Discard()
+		if need := needed(saveErr); need != nil {
+			// Only who broke the target's lock can have given the store
+			// another key.
+			_ = h.store.fetch(context.WithoutCancel(h.ctx), need)
+		}
 		saveErr = h.save(v, d, sent, next, tokens)
 	}
 	if saveErr != nil {

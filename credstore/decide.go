@@ -42,6 +42,7 @@ type view struct {
 	session *session
 	mark    lockfile.Mark // only known under the target lock
 	pending bool          // the session is settled in memory only
+	form    *form         // of the store
 	// sessionError: the session file cannot be read, so nothing may be sent.
 	sessionError error
 }

@@ -37,6 +37,9 @@ var (
 	ErrRequest = errors.New("request refused")
 	// ErrDamaged: a file is not what it must be. It was left untouched.
 	ErrDamaged = errors.New("damaged file")
+	// ErrKey: a file is sealed and its key cannot be had. It was left
+	// untouched.
+	ErrKey = errors.New("key not to be had")
 	// ErrUnsafe: a file or directory is not ours, or others may change it.
 	ErrUnsafe = errors.New("unsafe file")
 	// ErrNotWritable: the result of a refresh could not have been saved, so

@@ -79,13 +79,18 @@ func (s *strict) most() int {
 // what we do not know.
 func sweepGround(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "ground")
+	return sweepGroundIn(t, t.TempDir())
+}
+
+func sweepGroundIn(t *testing.T, below string) string {
+	t.Helper()
+	dir := filepath.Join(below, "ground")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	r := oidc(oldRefresh, oldAccess, in(-time.Hour))
 	r["x-note"] = map[string]any{"n": 1}
-	put(t, storePath(dir), map[string]any{"x-top": []int{1, 2}, box: r, other: record{"kind": "static", "token": "static-neighbour"}})
+	put(t, storePath(dir), storeRole, map[string]any{"x-top": []int{1, 2}, box: r, other: record{"kind": "static", "token": "static-neighbour"}})
 	putSession(t, dir, box, session{
 		"url": "https://rs.example", "loginId": "L-old", "x-session": "kept",
 		"pin": session{"tokenEndpoint": oldServer, "clientId": "cid"}, "refreshToken": secret.New(oldRefresh).Fingerprint(),
@@ -119,11 +124,15 @@ func sound(t *testing.T, dir string, f *durabletest.Fault, err error, told *warn
 	}
 }
 
+// sweepStale is the constant of the sweeps: it is waited for where a crash
+// leaves an empty lock file.
+const sweepStale = 150 * time.Millisecond
+
 func sweepStore(t *testing.T, dir string, disk durable.Disk, told *warnings) *credstore.Store {
 	t.Helper()
 	// An empty lock file, of a crash between its making and its writing,
 	// stands for as long as that.
-	s, err := credstore.Open(credstore.Config{Dir: dir, StaleAfter: 150 * time.Millisecond, Disk: disk, Warn: told.warn})
+	s, err := credstore.Open(credstore.Config{Dir: dir, StaleAfter: sweepStale, Disk: disk, Warn: told.warn, Keys: formKeys()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +149,9 @@ func closed(t *testing.T, s *credstore.Store) {
 func TestNoFaultOfTheDiskLosesASessionInARefresh(t *testing.T) {
 	for _, scope := range []credstore.Scope{credstore.ScopeTarget, credstore.ScopeStore} {
 		t.Run(string(scope), func(t *testing.T) {
+			if scope == credstore.ScopeStore {
+				onlyInPlain(t, "a store that is shared is not sealed")
+			}
 			var dir, got string
 			var as *strict
 			var told *warnings

@@ -17,6 +17,8 @@ import (
 type files struct {
 	store                       *Store
 	staleAfter                  time.Duration
+	newKind                     string // of the key of a store that is missing; "": in plain
+	form                        *form  // of the store when it was read last, in this hold
 	at                          place
 	state, locks, sessions, dir *durable.Dir // dir: where the store file really is
 }
@@ -56,9 +58,6 @@ func (f *files) openAll() (err error) {
 	}
 	return err
 }
-
-// read reads the store's bytes.
-func (f *files) read() (*snapshot, error) { return f.store.readIn(f.dir, f.at.base) }
 
 func (f *files) close() {
 	if f.state != f.dir {
@@ -151,6 +150,9 @@ func (f *files) replaceStore(ctx context.Context, lock *lockfile.Lock, temp *dur
 			return nil
 		}
 		b, err := doc.encode()
+		if err == nil {
+			b, err = f.form.seal(storeRole, b, maxStore)
+		}
 		if err != nil {
 			return err
 		}
@@ -216,6 +218,12 @@ func (f *files) replaceSession(ctx context.Context, lock *lockfile.Lock, temp *d
 		named := *next
 		named.Target = target
 		b, err := named.encode()
+		if err == nil {
+			b, err = f.form.seal(sessionRole(target), b, maxSession)
+		}
+		if err == nil {
+			err = f.share()
+		}
 		if err != nil {
 			return err
 		}

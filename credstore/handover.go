@@ -39,6 +39,11 @@ func (s *Store) HandOver(ctx context.Context, target, loginID string, keep func(
 	if err := files.openAll(); err != nil {
 		return s.changeError(err)
 	}
+	return withKeys(files.getKey(ctx), func() error { return s.handOverOnce(ctx, files, target, loginID, keep) })
+}
+
+// handOverOnce is one hold of both locks.
+func (s *Store) handOverOnce(ctx context.Context, files *files, target, loginID string, keep func(Handover) error) error {
 	unstage := s.stage("waiting for another process that refreshes %s", target)
 	targetLock, err := files.lockTarget(ctx, target, nil)
 	unstage()

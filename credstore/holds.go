@@ -1,6 +1,10 @@
 package credstore
 
-import "github.com/spendonce/spendonce/internal/secret"
+import (
+	"context"
+
+	"github.com/spendonce/spendonce/internal/secret"
+)
 
 // Holds reports whether token is the very one that the target has now,
 // whether or not it is still valid. It takes no lock and asks no server.
@@ -11,7 +15,11 @@ func (src *Source) Holds(token secret.Secret) (bool, error) {
 	if t, ok, err := src.override(Request{}); ok || err != nil {
 		return ok && t.AccessToken.Equal(token), err
 	}
-	snap, err := src.store.readNow()
+	var snap *snapshot
+	err := src.store.reading(context.Background(), func() (err error) {
+		snap, err = src.store.readNow()
+		return err
+	})
 	if err != nil {
 		return false, err
 	}

@@ -32,7 +32,11 @@ type Report struct {
 	Link     string // where Path leads; "" if it is no link
 	StoreErr error  // the store cannot be read
 	Records  int
-	Lock     lockfile.Inspection // of the store
+
+	Seal    Seal                // of the store
+	NewSeal string              // the kind of key that the configuration seals stores with; "": none
+	SealErr error               // that part of the configuration cannot be read
+	Lock    lockfile.Inspection // of the store
 
 	// Loose are further files in the state directory that group or others
 	// may read or write.
@@ -41,6 +45,13 @@ type Report struct {
 	// Targets are sorted by name: what is stored, what has a session file or
 	// a lock, and what [Config.OtherNames] names.
 	Targets []TargetReport
+}
+
+// Seal says how a file is kept. The zero value is in plain.
+type Seal struct {
+	Kind   string // of the key
+	Key    string // its id
+	KeyErr error  // it cannot be had, without asking anybody
 }
 
 // Directory is one of the store's. The zero values of all but Path stand for
@@ -70,7 +81,8 @@ type TargetReport struct {
 
 	SessionPath    string
 	SessionExists  bool
-	SessionMode    uint32   // the lower twelve bits
+	SessionMode    uint32 // the lower twelve bits
+	SessionSeal    Seal
 	SessionUnknown []string // members that another version wrote
 	Pending        bool     // a login was cut short; the next refresh settles it
 	Pinned         bool
@@ -119,13 +131,18 @@ func (s *Store) Inspect(settings func(target string) (Settings, error)) Report {
 	}
 	r.lookBeside(beside, at.base)
 	snap := &snapshot{doc: &document{}}
+	keys := s.peek()
 	if r.StoreErr == nil {
-		if v, err := s.readNow(); err != nil {
-			r.StoreErr = err
-		} else {
+		r.Seal, r.StoreErr = keys.seal(func() (*form, error) {
+			v, err := s.readNow()
+			if err != nil {
+				return nil, err
+			}
 			snap = v
-		}
+			return v.form, nil
+		})
 	}
+	r.NewSeal, r.SealErr = s.newKind()
 	r.Records = len(snap.doc.members)
 	r.lookAtLoose(state, at.base)
 	r.Temps = temps(beside, func(final string) (string, bool) { return "", final == at.base })
@@ -133,15 +150,15 @@ func (s *Store) Inspect(settings func(target string) (Settings, error)) Report {
 
 	largest := int64(0)
 	for _, name := range s.allNames(snap, sessions, locks) {
-		t := s.inspectTarget(name, snap, locks, settings)
+		t := s.inspectTarget(name, snap, locks, settings, keys)
 		if f, err := look(sessions, name+".json"); err == nil {
 			t.SessionExists, t.SessionMode = true, f.Mode
 			largest = max(largest, f.Size)
 		}
 		r.Targets = append(r.Targets, t)
 	}
-	r.Beside.Needs = r.File.Size + s.cfg.Margin
-	r.Sessions.Needs = largest + sessionMargin
+	r.Beside.Needs = r.File.Size + snap.form.room(s.cfg.Margin)
+	r.Sessions.Needs = largest + snap.form.room(sessionMargin)
 	return r
 }
 
@@ -238,9 +255,17 @@ func (s *Store) allNames(snap *snapshot, sessions, locks *durable.Dir) []string 
 	return slices.Compact(names)
 }
 
-func (s *Store) inspectTarget(name string, snap *snapshot, locks *durable.Dir, settings func(string) (Settings, error)) TargetReport {
+func (s *Store) inspectTarget(name string, snap *snapshot, locks *durable.Dir, settings func(string) (Settings, error), keys *peeking) TargetReport {
 	t := TargetReport{Entry: Entry{Target: name}, MaxForced: s.cfg.MaxForced, ForcedWindow: s.cfg.ForcedWindow}
 	record, stored := snap.record(name)
+	var raw *session
+	var sessionErr error
+	if ValidName(name) {
+		t.SessionSeal, sessionErr = keys.seal(func() (f *form, err error) {
+			raw, f, err = s.readSessionForm(name, true)
+			return f, err
+		})
+	}
 	if stored {
 		t.Entry, t.Stored = s.entry(name, record), true
 	}
@@ -259,12 +284,11 @@ func (s *Store) inspectTarget(name string, snap *snapshot, locks *durable.Dir, s
 		t.Lock = lockfile.Inspect(locks, name+".lock")
 	}
 
-	raw, err := s.readSession(name, true)
-	t.Err = err
+	t.Err = sessionErr
 	if raw != nil {
 		t.Pending, t.SessionUnknown = raw.Pending != nil, raw.unknownMembers()
 	}
-	v := view{target: name, now: time.Now(), record: record, stored: stored, session: raw.settled(record), mark: t.Lock.Mark, sessionError: err}
+	v := view{target: name, now: time.Now(), record: record, stored: stored, session: raw.settled(record), mark: t.Lock.Mark, sessionError: sessionErr, form: snap.form}
 	if v.session != nil {
 		t.Pinned, t.ObtainedAt = v.session.Pin != nil, v.session.ObtainedAt
 	}

@@ -197,7 +197,7 @@ func TestInspectTellsWhatTheFilesSay(t *testing.T) {
 func TestInspectTellsOfTheDirectories(t *testing.T) {
 	dir := stateDir(t)
 	putStore(t, dir, map[string]record{box: oidc("R1", "A1", in(time.Hour))})
-	put(t, filepath.Join(dir, "audit.log"), "x")
+	putBytes(t, filepath.Join(dir, "audit.log"), []byte("x"))
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -213,7 +213,7 @@ func TestInspectTellsOfTheDirectories(t *testing.T) {
 	r := s.Inspect(nil)
 	if !r.State.Exists || r.State.Err != nil || r.State.WriteErr != nil || r.State.LocksErr != nil || r.State.Facts.Mode != 0o700 || r.Beside != withNeeds(r.State, r.Beside.Needs) ||
 		!r.Sessions.Exists || r.Locks.Exists || !slices.Equal(r.Loose, []string{filepath.Join(dir, "audit.log")}) || r.File.Links != 2 ||
-		len(r.Temps) != 2 || r.Temps[0].Target != "" || r.Temps[1].Target != box || r.Beside.Needs != r.File.Size+16<<10 || r.Sessions.Needs != 4<<10 {
+		len(r.Temps) != 2 || r.Temps[0].Target != "" || r.Temps[1].Target != box || formKeys() == nil && (r.Beside.Needs != r.File.Size+16<<10 || r.Sessions.Needs != 4<<10) || r.Beside.Needs < r.File.Size+16<<10 || r.Sessions.Needs < 4<<10 {
 		t.Errorf("%+v", r)
 	}
 

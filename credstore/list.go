@@ -1,6 +1,7 @@
 package credstore
 
 import (
+	"context"
 	"slices"
 	"time"
 )
@@ -30,13 +31,23 @@ type Entry struct {
 // List tells what is stored, sorted by name. It takes no lock and asks no
 // server.
 func (s *Store) List() ([]Entry, error) {
-	v, err := s.readNow()
+	var v *snapshot
+	err := s.reading(context.Background(), func() (err error) {
+		v, err = s.readNow()
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	entries := make([]Entry, 0, len(v.doc.members))
 	for _, m := range v.doc.members {
-		entries = append(entries, s.entry(m.name, v.records[m.name]))
+		var e Entry
+		err := s.reading(context.Background(), func() error {
+			e = s.entry(m.name, v.records[m.name])
+			return e.Err
+		})
+		e.Err = err
+		entries = append(entries, e)
 	}
 	slices.SortFunc(entries, func(a, b Entry) int {
 		if a.Target < b.Target {
@@ -61,11 +72,18 @@ type Known struct {
 // none, or one of another program that was never used by this one. It takes
 // no lock.
 func (s *Store) Known(target string) (Known, bool, error) {
-	v, err := s.readNow()
-	if err != nil {
-		return Known{}, false, err
-	}
-	session, err := s.readSession(target, false)
+	return s.known(context.Background(), target)
+}
+
+func (s *Store) known(ctx context.Context, target string) (Known, bool, error) {
+	var v *snapshot
+	var session *session
+	err := s.reading(ctx, func() (err error) {
+		if v, err = s.readNow(); err == nil {
+			session, err = s.readSession(target, false)
+		}
+		return err
+	})
 	if err != nil {
 		return Known{}, false, err
 	}

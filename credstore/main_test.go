@@ -45,6 +45,9 @@ func open(t *testing.T, cfg credstore.Config) *credstore.Store {
 			return do()
 		}
 	}
+	if cfg.Keys == nil {
+		cfg.Keys = formKeys()
+	}
 	s, err := credstore.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +87,7 @@ func in(d time.Duration) time.Time { return time.Now().Add(d) }
 // putStore writes the store as another program would.
 func putStore(t *testing.T, dir string, records map[string]record) {
 	t.Helper()
-	put(t, storePath(dir), records)
+	put(t, storePath(dir), storeRole, records)
 }
 
 func putSession(t *testing.T, dir, target string, s session) {
@@ -93,16 +96,16 @@ func putSession(t *testing.T, dir, target string, s session) {
 	for k, v := range s {
 		full[k] = v
 	}
-	put(t, sessionPath(dir, target), full)
+	put(t, sessionPath(dir, target), sessionRole(target), full)
 }
 
-func put(t *testing.T, path string, v any) {
+func put(t *testing.T, path, role string, v any) {
 	t.Helper()
 	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	putBytes(t, path, b)
+	putBytes(t, path, inForm(t, role, b))
 }
 
 func putBytes(t *testing.T, path string, b []byte) {
@@ -128,18 +131,14 @@ func bytesOf(t *testing.T, path string) string {
 func storeOf(t *testing.T, dir string) map[string]record {
 	t.Helper()
 	var records map[string]record
-	if err := json.Unmarshal([]byte(bytesOf(t, storePath(dir))), &records); err != nil {
-		t.Fatalf("the store does not parse: %v", err)
-	}
+	decode(t, opened(t, storePath(dir), storeRole), &records)
 	return records
 }
 
 func sessionOf(t *testing.T, dir, target string) session {
 	t.Helper()
 	var s session
-	if err := json.Unmarshal([]byte(bytesOf(t, sessionPath(dir, target))), &s); err != nil {
-		t.Fatalf("the session file does not parse: %v", err)
-	}
+	decode(t, opened(t, sessionPath(dir, target), sessionRole(target)), &s)
 	return s
 }
 

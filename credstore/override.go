@@ -51,10 +51,18 @@ func OverrideVariable(target string) string {
 	}, target)
 }
 
-// names returns every target name that is known without asking anybody.
+// names returns every target name that is known without asking anybody, for a
+// key of the store either.
 func (s *Store) names() []string {
 	var names []string
-	if v, err := s.read(); err == nil {
+	var v *snapshot
+	_, err := s.peek().seal(func() (f *form, err error) {
+		if v, err = s.read(); err == nil {
+			f = v.form
+		}
+		return f, err
+	})
+	if err == nil {
 		for _, m := range v.doc.members {
 			if ValidName(m.name) {
 				names = append(names, m.name)

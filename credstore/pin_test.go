@@ -157,6 +157,9 @@ func TestTheScopeSaysWhichLocksARefreshHolds(t *testing.T) {
 		t.Run(fmt.Sprintf("%q %q", tt.scope, tt.dialect), func(t *testing.T) {
 			dir := stateDir(t)
 			putStore(t, dir, map[string]record{box: oidc("R0", "A0", in(-time.Hour))})
+			if tt.store {
+				onlyInPlain(t, "a store that is shared is not sealed")
+			}
 			a := &authority{}
 			src := sourceWith(t, open(t, credstore.Config{Dir: dir}), credstore.SourceConfig{
 				Target: box, Settings: func() (credstore.Settings, error) {

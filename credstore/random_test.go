@@ -125,7 +125,7 @@ func agree(t *testing.T, dir string, model map[string]expected) {
 // write is lost.
 func TestAStoreIsNeverTornUnderWritersAndReaders(t *testing.T) {
 	dir := stateDir(t)
-	put(t, storePath(dir), map[string]any{})
+	put(t, storePath(dir), storeRole, map[string]any{})
 	length := time.Duration(chosen(60, 4, 1)) * time.Second
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spendonce/spendonce/internal/durable"
+	"github.com/spendonce/spendonce/internal/sealed"
 )
 
 // place is where the store file really is: behind links, if there are any.
@@ -53,6 +54,7 @@ type snapshot struct {
 	exists  bool
 	mode    fs.FileMode
 	size    int64
+	form    *form
 	doc     *document
 	records map[string]Record
 }
@@ -111,14 +113,21 @@ func (s *Store) readIn(dir *durable.Dir, base string) (*snapshot, error) {
 	if err != nil {
 		return nil, s.fileError(err)
 	}
-	doc, err := parseDocument(f.Bytes)
+	plain, form, err := s.unseal(dir.Join(base), storeRole, f.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := parseDocument(plain)
 	if err != nil {
 		return nil, damagedFile(dir.Join(base), err)
+	}
+	if v, ok := doc.get(sealed.Member); ok && v.Kind() == '0' {
+		return nil, damagedFile(dir.Join(base), &damage{0, "a sealed file that another program has written anew"})
 	}
 	if f.Mode&0o077 != 0 {
 		s.warn("%s had mode %04o, so others may have read it; the next write makes it 0600", dir.Join(base), f.Mode)
 	}
-	v := &snapshot{id: f.ID, exists: true, mode: f.Mode, size: int64(len(f.Bytes)), doc: doc, records: make(map[string]Record, len(doc.members))}
+	v := &snapshot{id: f.ID, exists: true, mode: f.Mode, size: int64(len(f.Bytes)), form: form, doc: doc, records: make(map[string]Record, len(doc.members))}
 	for _, m := range doc.members {
 		v.records[m.name] = readRecord(m.value)
 	}
@@ -142,51 +151,63 @@ func (s *Store) fileError(err error) error {
 type cachedSession struct {
 	id      durable.ID
 	session *session
+	form    *form
 }
 
+func (s *Store) sessionsPath() string { return filepath.Join(s.cfg.Dir, sessionsDir) }
+
 func (s *Store) sessionPath(target string) string {
-	return filepath.Join(s.cfg.Dir, sessionsDir, target+".json")
+	return filepath.Join(s.sessionsPath(), target+".json")
 }
 
 // readSession returns the target's session file, nil if there is none. With
 // cached, a reading of the same file is not repeated.
 func (s *Store) readSession(target string, cached bool) (*session, error) {
+	session, _, err := s.readSessionForm(target, cached)
+	return session, err
+}
+
+func (s *Store) readSessionForm(target string, cached bool) (*session, *form, error) {
 	path := s.sessionPath(target)
 	id, err := durable.StatPath(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // no session file is a state of its own
+		return nil, nil, nil // no session file is a state of its own
 	}
 	if cached {
 		if got, ok := s.sessions.Load(target); ok && err == nil {
 			if c, ok := got.(*cachedSession); ok && c.id == id {
-				return c.session, nil
+				return c.session, c.form, nil
 			}
 		}
 	}
 	dir, err := s.cfg.Disk.OpenDir(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // as above
+		return nil, nil, nil // as above
 	}
 	if err != nil {
-		return nil, s.fileError(err)
+		return nil, nil, s.fileError(err)
 	}
 	defer dir.Close()
 	f, err := dir.Read(filepath.Base(path), maxSession)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // as above
+		return nil, nil, nil // as above
 	}
 	if err != nil {
-		return nil, s.fileError(err)
+		return nil, nil, s.fileError(err)
 	}
-	parsed, err := parseSession(f.Bytes, target)
+	plain, form, err := s.unseal(path, sessionRole(target), f.Bytes)
 	if err != nil {
-		return nil, failing(ErrDamaged, []error{err}, "%s is damaged %v; it was left untouched and nothing was sent: move it aside (mv %s %s.damaged) and sign in again", path, err, path, path)
+		return nil, nil, err
+	}
+	parsed, err := parseSession(plain, target)
+	if err != nil {
+		return nil, nil, failing(ErrDamaged, []error{err}, "%s is damaged %v; it was left untouched and nothing was sent: move it aside (mv %s %s.damaged) and sign in again", path, err, path, path)
 	}
 	if f.Mode&0o077 != 0 {
 		s.warn("%s had mode %04o, so others may have read it; the next write makes it 0600", path, f.Mode)
 	}
 	if time.Since(time.Unix(0, f.ID.MtimeNsec)) > granularity {
-		s.sessions.Store(target, &cachedSession{f.ID, parsed})
+		s.sessions.Store(target, &cachedSession{f.ID, parsed, form})
 	}
-	return parsed, nil
+	return parsed, form, nil
 }

@@ -87,6 +87,8 @@ func (h *hold) end(t Token, again bool, err error) {
 	switch {
 	case errors.Is(err, lockfile.ErrStopped):
 		t, again, err = h.token, !h.found, nil
+	case needed(err) != nil:
+		t, again, err = Token{}, true, nil // it is fetched without the locks
 	case errors.Is(err, lockfile.ErrLost):
 		err = failing(ErrLocked, []error{err}, "the lock of %s was broken by another program before the refresh began, so nothing was sent: try again", h.src.cfg.Target)
 	}
@@ -212,6 +214,7 @@ func (h *hold) viewUnderLock() (view, error) {
 			return view{}, err
 		}
 	}
+	h.files.form = v.form // nobody gives the store another while a target is held
 	v.mark = h.targetLock.Mark()
 	return v, nil
 }

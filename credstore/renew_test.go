@@ -76,7 +76,7 @@ func TestALostAnswerCostsAClientCredentialsSessionNothing(t *testing.T) {
 	mustRefuse(t, sourceOf(t, open(t, credstore.Config{Dir: dir}), box, a), credstore.Request{}, credstore.ErrTemporary)
 	s := sessionOf(t, dir, box)
 	s["notBefore"] = stamp(in(-time.Second))
-	put(t, sessionPath(dir, box), s)
+	put(t, sessionPath(dir, box), sessionRole(box), s)
 	a.mu.Lock()
 	a.answer = withoutRefreshToken(a)
 	a.mu.Unlock()
@@ -165,7 +165,7 @@ func TestAServerThatForgetsEveryClientIsAskedForOneMoreOnly(t *testing.T) {
 		mustRefuse(t, src, credstore.Request{}, credstore.ErrRequest)
 		s := sessionOf(t, dir, box)
 		s["notBefore"] = stamp(in(-time.Second))
-		put(t, sessionPath(dir, box), s)
+		put(t, sessionPath(dir, box), sessionRole(box), s)
 	}
 	if count() != 1 {
 		t.Errorf("%d registrations", count())

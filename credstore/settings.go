@@ -49,11 +49,10 @@ func (src *Source) settings(v view) (Settings, error) {
 		}
 		set.Pin = *v.session.Pin
 	}
-	if set.Scope == "" {
-		set.Scope = ScopeTarget
-		if set.Pin.Dialect == "hypaware" {
-			set.Scope = ScopeStore
-		}
+	set.Scope = set.scope()
+	if set.Scope == ScopeStore && v.form != nil {
+		return Settings{}, failing(ErrConfig, nil, "the store is sealed, and %s shares it with a program that cannot open it (%s), so nothing was sent: run 'spendonce store decrypt', "+
+			"or set lock_scope = \"target\" if no other program reads the file", src.cfg.Target, set.sharing())
 	}
 	if src.store.linked() {
 		set.Scope = ScopeStore // whoever else links to that file does not share our target locks
@@ -68,6 +67,30 @@ func (src *Source) settings(v view) (Settings, error) {
 		return Settings{}, failing(ErrConfig, nil, "it is not known which server the session of %s belongs to, so nothing was sent: name it in the configuration or sign in with 'spendonce login %s'", src.cfg.Target, src.cfg.Target)
 	}
 	return set, nil
+}
+
+// scope is what is configured, or follows from the dialect.
+func (set Settings) scope() Scope {
+	switch {
+	case set.Scope != "":
+		return set.Scope
+	case set.Pin.Dialect == sharingDialect:
+		return ScopeStore
+	default:
+		return ScopeTarget
+	}
+}
+
+// sharingDialect is spoken by programs that share the file by the store's own
+// lock.
+const sharingDialect = "hypaware"
+
+// sharing says why the scope is the store.
+func (set Settings) sharing() string {
+	if set.Scope != "" && set.Pin.Dialect != sharingDialect {
+		return "lock_scope \"store\""
+	}
+	return "dialect " + sharingDialect
 }
 
 // disagreement looks for a configured member that names another server or

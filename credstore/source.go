@@ -70,7 +70,11 @@ func (src *Source) Get(ctx context.Context, req Request) (Token, error) {
 		return t, err
 	}
 	if req.Refresh {
-		v, err := src.store.readNow()
+		var v *snapshot
+		err := src.store.reading(ctx, func() (err error) {
+			v, err = src.store.readNow()
+			return err
+		})
 		if err != nil {
 			return Token{}, err
 		}
@@ -85,7 +89,7 @@ func (src *Source) Get(ctx context.Context, req Request) (Token, error) {
 	rejected := !req.Rejected.Empty()
 	look := lookAt{bytes: rejected, session: rejected || req.MinValid > skew}
 	for round := range 100 {
-		v, err := src.view(look)
+		v, err := src.look(ctx, look)
 		if err != nil {
 			return Token{}, err
 		}
@@ -188,6 +192,23 @@ type lookAt struct {
 	session bool // read the session file even beside a fresh token
 }
 
+// look is view, for who holds no lock: it gets the keys that this takes.
+func (src *Source) look(ctx context.Context, look lookAt) (v view, err error) {
+	beside := false // the store is read, and it is the session file that needs a key
+	err = src.store.reading(ctx, func() error {
+		var err error
+		v, err = src.view(look)
+		if beside = err == nil && needed(v.sessionError) != nil; beside {
+			return v.sessionError
+		}
+		return err
+	})
+	if beside && err != nil && ctx.Err() == nil {
+		v.sessionError, err = err, nil // a token that is valid without it is still served
+	}
+	return v, err
+}
+
 // view reads what a decision needs. A token that is fresh whatever the
 // session file says is found without reading that file.
 func (src *Source) view(look lookAt) (view, error) {
@@ -199,7 +220,7 @@ func (src *Source) view(look lookAt) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v := view{target: src.cfg.Target, now: time.Now()}
+	v := view{target: src.cfg.Target, now: time.Now(), form: snap.form}
 	v.record, v.stored = snap.record(src.cfg.Target)
 	if !v.stored || v.record.Kind != KindOIDC {
 		return v, nil

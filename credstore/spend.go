@@ -68,6 +68,7 @@ func (h *hold) spend(v view, d decision) (Token, bool, error) {
 func (h *hold) proveCommit(v view) error {
 	target := h.src.cfg.Target
 	size := func(dir *durable.Dir, name string, margin int64) int64 {
+		margin = h.files.form.room(margin)
 		id, err := dir.Stat(name)
 		if err != nil {
 			return margin

@@ -50,6 +50,9 @@ type Config struct {
 	// OtherNames, when set, returns target names that are defined outside
 	// the store, to find two that share one override variable.
 	OtherNames func() []string
+	// Keys, when set, opens sealed files and says whether new stores are
+	// sealed. Without it a sealed store is [ErrKey].
+	Keys Keys
 	// Disk is where faults are injected by tests.
 	Disk durable.Disk
 }
@@ -66,6 +69,8 @@ type Store struct {
 	sessions sync.Map                  // target -> *cachedSession
 	warned   sync.Map                  // what was warned of -> struct{}
 	swept    atomic.Pointer[time.Time] // when old temporary files were last looked for
+	keys     sync.Map                  // id -> sealed.Key
+	fresh    atomic.Pointer[form]      // made for a store that was missing
 
 	mu       sync.Mutex
 	flights  map[string]*flight

@@ -48,10 +48,10 @@ func (s *Store) LoginTurn(ctx context.Context, target string, waiting func(), en
 	if err != nil {
 		return nil, false, s.changeError(err)
 	}
-	before := s.loginID(target)
+	before := s.loginID(ctx, target)
 	for {
 		got, err := kept.TryLock()
-		adopted = s.loginID(target) != before
+		adopted = s.loginID(ctx, target) != before
 		switch {
 		case errors.Is(err, durable.ErrNoKernelLocks):
 			kept.Close()
@@ -83,8 +83,8 @@ func (s *Store) LoginTurn(ctx context.Context, target string, waiting func(), en
 
 // loginID names the login that the stored session comes of; "" if there is
 // none, or none that can be read.
-func (s *Store) loginID(target string) string {
-	k, _, err := s.Known(target)
+func (s *Store) loginID(ctx context.Context, target string) string {
+	k, _, err := s.known(ctx, target)
 	if err != nil {
 		return ""
 	}

@@ -32,7 +32,8 @@ const jobVariable = "CREDSTORE_TEST_JOB"
 
 // job is what a worker does.
 type job struct {
-	Do                      string // token, login, logout, static
+	Do                      string // token, login, logout, static, encrypt, rekey, decrypt
+	Keyring                 bool   // new keys are made in the keyring
 	Dir                     string
 	Target                  string
 	URL, Endpoint, ClientID string // the server
@@ -124,8 +125,12 @@ func (j job) run() (token string, steps []step, err error) {
 		}
 		return do()
 	}}
+	by := formKeys()
+	if j.Keyring {
+		by = keyringKeys()
+	}
 	s, err := credstore.Open(credstore.Config{
-		Dir: j.Dir, StaleAfter: j.StaleAfter, Disk: disk,
+		Dir: j.Dir, StaleAfter: j.StaleAfter, Disk: disk, Keys: by,
 		Warn: func(text string) { fmt.Fprintln(os.Stderr, "warning:", text) },
 	})
 	if err != nil {
@@ -157,6 +162,8 @@ func (j job) run() (token string, steps []step, err error) {
 		}}))
 	case "static":
 		err = s.SetStatic(ctx, j.Target, secret.New(j.Access))
+	case "encrypt", "rekey", "decrypt":
+		err = onlyError(s.Reseal(ctx, credstore.Reseal{Do: credstore.Sealing(j.Do)}))
 	case "logout":
 		err = onlyError(s.Remove(ctx, j.Target))
 	}

@@ -100,7 +100,7 @@ func connect(ctx context.Context) (*dbus.Conn, error) {
 			return nil, fmt.Errorf("the session bus does not answer (%w), so no keyring can be asked: %w; %s", err, ErrNoKeyring, withoutABus)
 		}
 		select {
-		case <-time.After(wait/2 + rand.N(wait)):
+		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // spreads those who wait
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -75,11 +75,11 @@ func hybrid(t *testing.T) *age.HybridIdentity {
 }
 
 func TestAKeyIsOpenedByEachOfItsAgeIdentities(t *testing.T) {
-	for name, make := range map[string]func(*testing.T) fmt.Stringer{
+	for name, generate := range map[string]func(*testing.T) fmt.Stringer{
 		"X25519": func(t *testing.T) fmt.Stringer { return x25519(t) }, "hybrid": func(t *testing.T) fmt.Stringer { return hybrid(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			one, two := make(t), make(t)
+			one, two := generate(t), generate(t)
 			both, _ := identity(t, one, two)
 			ref, key := mustMake(t, with(keys.Config{Key: "age:" + both}))
 			if ref.Kind != keys.KindAge || ref.ID != key.ID() || len(ref.Wrapped) == 0 {

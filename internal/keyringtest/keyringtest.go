@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func Bus(tb testing.TB) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	cmd := exec.Command("dbus-daemon", "--config-file="+config, "--nofork", "--print-address")
+	cmd := exec.CommandContext(context.Background(), "dbus-daemon", "--config-file="+config, "--nofork", "--print-address")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -97,7 +98,7 @@ func Keyring(tb testing.TB, unlocked bool) {
 	if unlocked {
 		args = append(args, "--unlock")
 	}
-	cmd := exec.Command("gnome-keyring-daemon", args...)
+	cmd := exec.CommandContext(context.Background(), "gnome-keyring-daemon", args...)
 	cmd.Stdin = strings.NewReader(password)
 	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_RUNTIME_DIR="+dir, "XDG_DATA_HOME="+dir+"/data", "XDG_CACHE_HOME="+dir+"/cache", "XDG_CONFIG_HOME="+dir+"/config")
@@ -134,4 +135,33 @@ func start(tb testing.TB, cmd *exec.Cmd) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+}
+
+// Items are the user names of all items that the keyring on the bus holds of
+// a service, sorted.
+func Items(tb testing.TB, service string) []string {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	conn, err := dbus.Connect(os.Getenv(AddressVariable), dbus.WithContext(ctx))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	var open, locked []dbus.ObjectPath
+	err = conn.Object(secrets, "/org/freedesktop/secrets").
+		CallWithContext(ctx, "org.freedesktop.Secret.Service.SearchItems", 0, map[string]string{"service": service}).Store(&open, &locked)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	names := []string{}
+	for _, path := range append(open, locked...) {
+		var attributes map[string]string
+		if err := conn.Object(secrets, path).StoreProperty("org.freedesktop.Secret.Item.Attributes", &attributes); err != nil {
+			tb.Fatal(err)
+		}
+		names = append(names, attributes["username"])
+	}
+	slices.Sort(names)
+	return names
 }

@@ -176,7 +176,7 @@ func Seal(ref Ref, role string, key Key, plain []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := aead.Seal(nil, nil, plain, authenticated(ref, role))
+	data := aead.Seal(nil, nil, plain, authenticated(ref, role)) //nolint:gosec // it makes its nonce itself
 	var b strings.Builder
 	b.Grow(int(Size(ref, int64(len(plain)))))
 	b.WriteString(header(ref))

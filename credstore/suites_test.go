@@ -1,0 +1,101 @@
+package credstore_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/spendonce/spendonce/credstore/keys"
+	"github.com/spendonce/spendonce/internal/keyringtest"
+)
+
+// Everything that holds over a store in plain holds over a sealed one: the
+// whole suite is run again, as a process of its own, on files that are sealed
+// with age, and on files whose key is in a real keyring.
+func TestTheSuitesHoldOverSealedStores(t *testing.T) {
+	if os.Getenv(formVariable) != "" {
+		return // this is that process
+	}
+	for _, form := range []string{keys.KindAge, keys.KindKeyring} {
+		t.Run(form, func(t *testing.T) {
+			env := []string{formVariable + "=" + form, identityVariable + "=" + identityFile(t)}
+			if st, err := os.Stat("/dev/shm"); err == nil && st.IsDir() {
+				env = append(env, "TMPDIR="+shm(t)) // what a real disk does was shown in plain
+			}
+			if form == keys.KindKeyring {
+				keyringtest.Start(t)
+			}
+			everything, storm := []string{"-test.run=.", "-test.short"}, []string{"-test.run=TestStormOfExpiredTokensMakesOneExchange"}
+			switch {
+			case os.Getenv("SPENDONCE_SOAK") == "1":
+				everything = everything[:1]
+			case raced: // the plain run does the rest
+				everything = []string{"-test.run=TestStorm|TestWhoever|TestRandom|TestALogin|TestConcurrent|TestInspect|TestThree", "-test.short"}
+			case testing.Short():
+				everything, storm = []string{"-test.run=TestStorm|TestNoFaultOfTheDiskHalvesAStaticWrite", "-test.short"}, nil
+			}
+			for _, args := range [][]string{everything, storm} {
+				if args != nil {
+					again(t, env, args)
+				}
+			}
+		})
+	}
+}
+
+// again runs this test binary.
+func again(t *testing.T, env, args []string) {
+	t.Helper()
+	ctx := t.Context()
+	if deadline, ok := t.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-10*time.Second))
+		defer cancel()
+	}
+	cmd := exec.CommandContext(ctx, os.Args[0], append(args, "-test.v")...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	passed := strings.Count(string(out), "\n--- PASS: ")
+	if err != nil || passed == 0 {
+		t.Errorf("%q: %v\n%s", args, err, failures(string(out)))
+	}
+	t.Logf("%q: %d tests passed", args, passed)
+}
+
+// failures is what such a run says without what went well.
+func failures(out string) string {
+	var b strings.Builder
+	for line := range strings.Lines(out) {
+		if !strings.Contains(line, "--- PASS") && !strings.HasPrefix(line, "=== ") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// identityFile is a new file with an age identity.
+func identityFile(t *testing.T) string {
+	t.Helper()
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := t.TempDir() + "/identity.txt"
+	putBytes(t, path, []byte(id.String()+"\n"))
+	return path
+}
+
+func shm(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "credstore") //nolint:usetesting // the memory, not the disk
+	if err != nil {
+		return os.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
