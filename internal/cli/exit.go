@@ -41,6 +41,7 @@ var exitCodes = []struct {
 	{credstore.ErrTemporary, exitTemporary},
 	{credstore.ErrMinValid, exitTemporary},
 	{credstore.ErrDamaged, exitStore},
+	{credstore.ErrKey, exitStore},
 	{credstore.ErrUnsafe, exitStore},
 	{credstore.ErrNotWritable, exitStore},
 	{credstore.ErrLocked, exitLocked},

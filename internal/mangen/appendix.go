@@ -43,6 +43,7 @@ var environment = []entry{
 	{"DOCKER_CONFIG", "The directory of the file that spendonce credential setup docker changes; else ~/.docker."},
 	{"KUBECONFIG", "The files that spendonce credential setup kubectl has kubectl change, as kubectl says."},
 	{"CLAUDE_CONFIG_DIR", "The directory of the files that spendonce credential setup claude changes; else the home directory and ~/.claude in it."},
+	{"DBUS_SESSION_BUS_ADDRESS", "Where the keyring answers that holds the key of an encrypted store; else /run/user/UID/bus."},
 	{"BROWSER", "The programs that may show an address at sign-in, separated by colons; the first that works is used. " +
 		"In one with %s the address takes that place."},
 	{"DISPLAY, WAYLAND_DISPLAY, SSH_CONNECTION, SSH_TTY, container, WSL_DISTRO_NAME", "Tell spendonce login whether a browser on this machine would be before your eyes. " +

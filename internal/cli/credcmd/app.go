@@ -67,6 +67,7 @@ func (a *App) Config() (*config.Config, error) {
 func (a *App) Commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.loginCommand(), a.tokenCommand(), a.requestCommand(), a.listCommand(), a.logoutCommand(), a.importCommand(),
+		a.storeCommand(),
 		a.credentialCommand(), a.execCommand(), a.conformanceCommand(),
 	}
 }
@@ -89,7 +90,7 @@ func (a *App) open(cfg credstore.Config) (*credstore.Store, error) {
 func (a *App) StoreConfig() credstore.Config {
 	a.progress = streams.NewProgress(a.Streams)
 	return credstore.Config{
-		Dir: a.StateDir, Warn: a.Streams.Warn, Stage: a.progress.Stage, Hold: a.Hold,
+		Dir: a.StateDir, Warn: a.Streams.Warn, Stage: a.progress.Stage, Hold: a.Hold, Keys: a.keys(nil),
 		OtherNames: func() []string {
 			c, err := a.Config()
 			if err != nil {
@@ -106,13 +107,20 @@ func (a *App) StoreConfig() credstore.Config {
 
 // changeStore opens the store for a command that writes, with the lock's
 // constant from the configuration.
-func (a *App) changeStore() (*credstore.Store, error) {
+func (a *App) changeStore() (*credstore.Store, error) { return a.changeStoreWith(nil) }
+
+// changeStoreWith opens it with other keys than those of the configuration,
+// if there are any.
+func (a *App) changeStoreWith(by credstore.Keys) (*credstore.Store, error) {
 	a.Arm()
 	c, err := a.Config()
 	if err != nil {
 		return nil, &streams.Exit{Code: 2, Err: err}
 	}
 	cfg := a.StoreConfig()
+	if by != nil {
+		cfg.Keys = by
+	}
 	cfg.StaleAfter = time.Duration(c.Lock.StaleAfter)
 	if cfg.StaleAfter > 0 && cfg.StaleAfter < lockfile.DefaultStaleAfter {
 		for name, t := range c.Targets {
@@ -251,7 +259,9 @@ func targetArg(what string) cobra.PositionalArgs {
 // completeTargets offers the names that are stored or configured.
 func (a *App) completeTargets(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var names []string
-	if s, err := a.store(); err == nil {
+	cfg := a.StoreConfig()
+	cfg.Keys = quietKeys{cfg.Keys}
+	if s, err := a.open(cfg); err == nil {
 		if entries, err := s.List(); err == nil {
 			for _, e := range entries {
 				if e.Usable {

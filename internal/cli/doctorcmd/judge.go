@@ -1,6 +1,7 @@
 package doctorcmd
 
 import (
+	"errors"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -180,6 +181,7 @@ func judgeStore(f findings, s scene) {
 	r := s.report
 	switch {
 	case r.StoreErr != nil && r.Beside.Err != nil: // said of the directory
+	case errors.Is(r.StoreErr, credstore.ErrKey): // said of the key
 	case r.StoreErr != nil:
 		text, next := split(r.StoreErr.Error())
 		if !strings.Contains(next, " it ") { // the cause, and no step
@@ -209,6 +211,7 @@ func judgeStore(f findings, s scene) {
 	if s.around.workTree != "" {
 		f.find(warning, "store.work-tree", "keep the store out of it, or make sure that git ignores it", "the store lies in the git work tree %s: a commit would hand out its tokens", s.around.workTree)
 	}
+	judgeKey(f, r)
 	judgeRecords(f, r)
 	judgeLock(f, "store.lock", r.Lock, r, "the store lock", "write")
 }

@@ -45,6 +45,8 @@ func judgeSession(f findings, s scene, t credstore.TargetReport) {
 	const id = "target.session"
 	switch {
 	case s.report.Sessions.Err != nil: // said of the directory
+	case errors.Is(t.Err, credstore.ErrKey):
+		f.find(failure, id, "make its key available; move it aside and sign in again only if that is lost", "%v", t.Err)
 	case t.Err != nil:
 		text, next := split(t.Err.Error())
 		if !strings.Contains(next, " and sign in again") {

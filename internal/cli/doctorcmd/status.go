@@ -29,6 +29,7 @@ type statusStore struct {
 	Exists  bool   `json:"exists"`
 	Link    string `json:"link,omitempty"` // where it leads
 	Records int    `json:"records"`
+	Key     string `json:"key,omitempty"` // kind of the key it is encrypted with; absent: in plain
 	Error   string `json:"error,omitempty"`
 }
 
@@ -96,7 +97,7 @@ func statusOf(s scene) statusOutput {
 	r := s.report
 	out := statusOutput{
 		Version: 1, StateDir: r.State.Path, Targets: []statusTarget{}, Locks: []statusLock{},
-		Store:  statusStore{Path: r.Path, Exists: r.Exists, Link: r.Link, Records: r.Records},
+		Store:  statusStore{Path: r.Path, Exists: r.Exists, Link: r.Link, Records: r.Records, Key: r.Seal.Kind},
 		Broker: s.broker.status(),
 	}
 	if r.StoreErr != nil {
@@ -206,11 +207,15 @@ func (s statusStore) String() string {
 		return s.Error
 	case !s.Exists:
 		return "nothing is stored yet"
-	case s.Link != "":
-		return fmt.Sprintf("%s, at %s", many(s.Records, "record"), s.Link)
-	default:
-		return many(s.Records, "record")
 	}
+	text := many(s.Records, "record")
+	if s.Key != "" {
+		text += fmt.Sprintf(", encrypted (%s)", s.Key)
+	}
+	if s.Link != "" {
+		text += ", at " + s.Link
+	}
+	return text
 }
 
 func (l statusLock) describe(now time.Time) string {

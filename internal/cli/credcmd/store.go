@@ -1,0 +1,165 @@
+package credcmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/credstore/keys"
+	"github.com/spendonce/spendonce/internal/cli/streams"
+)
+
+type resealOutput struct {
+	Version int      `json:"version"`
+	Action  string   `json:"action"`
+	DryRun  bool     `json:"dry_run"`
+	From    string   `json:"from"`             // kind of the key; "" in plain
+	To      string   `json:"to"`               // likewise
+	Files   []string `json:"files"`            // that have, or would get, another form
+	Beside  []string `json:"beside,omitempty"` // files that are not the store's and stay as they are
+	Dropped int      `json:"dropped_keys"`     // removed from the keyring
+}
+
+// resealing is one call of a command of this group.
+type resealing struct {
+	do           credstore.Sealing
+	key          string
+	identities   []string
+	dryRun, json bool
+}
+
+func (a *App) storeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "store",
+		Short: "Encrypt the store at rest, decrypt it, change its key",
+		Long: `Encrypt the store and its session files under a random key that is kept in the
+keyring of your desktop (Secret Service) or encrypted to age identities; decrypt them
+again; change the key. Each may be interrupted at any point, by a kill or the power
+too: no session is lost, the store is usable half-way, and the same command finishes
+what was begun. docs/at-rest.md says what this protects against and what not.`,
+		Example: "  spendonce store encrypt --key keyring --dry-run\n  spendonce store decrypt --dry-run",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return streams.Usage("say what to do with the store: see '%s --help'", cmd.CommandPath())
+		},
+	}
+	cmd.AddCommand(
+		a.resealCommand(credstore.Encrypt, "Encrypt the store at rest", `Encrypt the store and all session files. The key is the one that the configuration
+names ([store] key), or that of --key. It is read back from where it is kept before the
+first file is replaced. Tokens, client secrets and everything else that the files hold
+are encrypted; what was copied before, and what the disk keeps of the old files, is not.
+A store that another program shares is refused.`, "  spendonce store encrypt --key keyring --dry-run"),
+		a.resealCommand(credstore.Decrypt, "Decrypt the store", `Write the store and all session files in plain again, and remove their key from the
+keyring.`, "  spendonce store decrypt --dry-run"),
+		a.resealCommand(credstore.Rekey, "Give an encrypted store a new key", `Make a new key of the kind that the configuration names, or --key, encrypt all files
+with it, and remove the old one from the keyring. With another kind or another identity
+than before this is how to change it: name the old identity with --identity.`, "  spendonce store rekey --dry-run --help"),
+	)
+	return cmd
+}
+
+func (a *App) resealCommand(do credstore.Sealing, short, long, example string) *cobra.Command {
+	r := resealing{do: do}
+	cmd := &cobra.Command{
+		Use: string(do), Short: short, Long: long, Example: example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.reseal(cmd, r) },
+	}
+	if do != credstore.Decrypt {
+		cmd.Flags().StringVar(&r.key, "key", "", "the key: keyring or age:FILE (default: that of the configuration)")
+		_ = cmd.RegisterFlagCompletionFunc("key", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"keyring", "age:"}, cobra.ShellCompDirectiveNoSpace
+		})
+	}
+	cmd.Flags().StringArrayVar(&r.identities, "identity", nil, "a file of age identities that may open what is there; may be repeated")
+	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "say what would be done, and change nothing")
+	cmd.Flags().BoolVar(&r.json, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *App) reseal(cmd *cobra.Command, r resealing) error {
+	if err := a.keyIsKnown(r); err != nil {
+		return err
+	}
+	s, err := a.changeStoreWith(a.keys(func(c *keys.Config) {
+		if r.key != "" {
+			c.Key = r.key
+		}
+		c.Identities = r.identities
+	}))
+	if err != nil {
+		return err
+	}
+	defer closeStore(s)
+	done, err := s.Reseal(cmd.Context(), credstore.Reseal{Do: r.do, DryRun: r.dryRun, Settings: a.Settings})
+	if err != nil {
+		return err
+	}
+	if done.DropErr != nil {
+		a.Streams.Warn(fmt.Sprintf("a key that nothing needs any more stays in the keyring until the next change: %v", done.DropErr))
+	}
+	if !r.dryRun && done.To != "" {
+		a.tellOfCopies(r, done)
+	}
+	if r.json {
+		out := resealOutput{1, string(r.do), r.dryRun, done.From, done.To, done.Files, done.Beside, done.Dropped}
+		if out.Files == nil {
+			out.Files = []string{}
+		}
+		return json.NewEncoder(a.Streams.Out).Encode(out)
+	}
+	fmt.Fprintln(a.Streams.Out, summary(r, done))
+	return nil
+}
+
+// keyIsKnown refuses a key that the next command would not find: the identity
+// of an age key is named by nothing but the configuration.
+func (a *App) keyIsKnown(r resealing) error {
+	switch {
+	case r.key == "" || r.key == "keyring":
+		return nil
+	case !strings.HasPrefix(r.key, "age:"):
+		return streams.Usage("--key is \"keyring\" or \"age:FILE\"")
+	}
+	c, err := a.Config()
+	if err != nil {
+		return &streams.Exit{Code: 2, Err: err}
+	}
+	if c.Store.Key != r.key {
+		return streams.Usage("every command learns from the configuration where the identity is: set key = %q under [store] in %s first", r.key, c.Path)
+	}
+	return nil
+}
+
+func (a *App) tellOfCopies(r resealing, done credstore.Resealed) {
+	if len(done.Files) > 0 && done.From == "" {
+		a.done("copies and backups that were made before still hold the tokens in plain, and the disk may keep the old files: what must not be found there, sign in to anew")
+	}
+	for _, path := range done.Beside {
+		a.done("%s is no file of the store and stays as it is: remove it if it is a copy", path)
+	}
+	if c, err := a.Config(); err == nil && c.Store.Key == "" && r.key == keys.KindKeyring {
+		a.done("a store that is made anew is in plain: set key = \"keyring\" under [store] in the configuration to encrypt that too")
+	}
+}
+
+func summary(r resealing, done credstore.Resealed) string {
+	form := "in plain"
+	if done.To != "" {
+		form = "encrypted, with a key of the kind " + done.To
+	}
+	files := fmt.Sprintf("%d files", len(done.Files))
+	if len(done.Files) == 1 {
+		files = "1 file"
+	}
+	switch {
+	case len(done.Files) == 0:
+		return "nothing to do: every file of the store is " + form
+	case r.dryRun:
+		return fmt.Sprintf("would write %s anew, %s:\n  %s", files, form, strings.Join(done.Files, "\n  "))
+	default:
+		return fmt.Sprintf("%s of the store written anew, %s", files, form)
+	}
+}
