@@ -229,9 +229,15 @@ func (f *files) makeKey(ctx context.Context) (*form, error) {
 		noted = &form{ref: ref}
 		return f.note(ctx, ref)
 	})
-	switch {
-	case err != nil && ctx.Err() == nil && kindOf(err) == nil && noted != nil && !f.noted(noted):
+	if ctx.Err() == nil && kindOf(err) == nil && noted != nil && !f.noted(noted) {
+		// Its dropper may have been there before the key was: then nobody
+		// else removes it.
+		if err := s.cfg.Keys.Drop(ctx, noted.ref); err != nil {
+			s.warn("a key that nothing needs stays in the keyring: %v", err)
+		}
 		return nil, nil //nolint:nilnil // as said above
+	}
+	switch {
 	case err != nil && (ctx.Err() != nil || kindOf(err) != nil):
 		return nil, err
 	case err != nil:

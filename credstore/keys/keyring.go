@@ -51,8 +51,11 @@ func (k *Keys) toKeyring(ctx context.Context, key sealed.Key) error {
 
 func (k *Keys) outOfKeyring(ctx context.Context, id string) error {
 	err := k.change(ctx, "delete "+id, func() error { return keyring.Delete(service, id) })
-	if errors.Is(err, keyring.ErrNotFound) {
-		return nil
+	if err != nil {
+		// Somebody else may be removing it at this moment.
+		if _, gone := look(ctx, id, true); errors.Is(err, keyring.ErrNotFound) || errors.Is(gone, ErrNotInKeyring) {
+			return nil
+		}
 	}
 	return err
 }
