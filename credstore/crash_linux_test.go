@@ -161,6 +161,9 @@ func nobodysGround(t *testing.T, s *spendoncetest.TokenServer, expires time.Time
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become another user")
 	}
+	if os.Getenv(formVariable) == "keyring" {
+		onlyInPlain(t, "another user has another keyring")
+	}
 	dir, err := os.MkdirTemp("", "credstore") //nolint:usetesting // as above
 	if err != nil {
 		t.Fatal(err)

@@ -86,8 +86,11 @@ func identityFile(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := t.TempDir() + "/identity.txt"
+	path := shm(t) + "/identity.txt"
 	putBytes(t, path, []byte(id.String()+"\n"))
+	if err := os.Chmod(path, 0o644); err != nil { // tests as another user read it too
+		t.Fatal(err)
+	}
 	return path
 }
 
@@ -95,8 +98,11 @@ func shm(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "credstore") //nolint:usetesting // the memory, not the disk
 	if err != nil {
-		return os.TempDir()
+		return t.TempDir()
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil { // tests as another user go there too
+		t.Fatal(err)
+	}
 	return dir
 }
