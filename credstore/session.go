@@ -3,7 +3,6 @@ package credstore
 import (
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -107,26 +106,23 @@ type Outcome struct {
 
 const sessionVersion = 1
 
-// sessionOptions are made at their first use: most processes never get there.
-var sessionOptions = sync.OnceValue(func() json.Options {
-	return json.JoinOptions(
-		json.WithMarshalers(json.MarshalToFunc(func(e *jsontext.Encoder, s secret.Secret) error {
-			return e.WriteToken(jsontext.String(s.Reveal()))
-		})),
-		json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, s *secret.Secret) error {
-			t, err := d.ReadToken()
-			if err != nil {
-				return err
-			}
-			if t.Kind() != '"' {
-				return errors.New("not a string")
-			}
-			*s = secret.New(t.String())
-			return nil
-		})),
-		jsontext.WithIndent("  "),
-	)
-})
+var sessionOptions = json.JoinOptions(
+	json.WithMarshalers(json.MarshalToFunc(func(e *jsontext.Encoder, s secret.Secret) error {
+		return e.WriteToken(jsontext.String(s.Reveal()))
+	})),
+	json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, s *secret.Secret) error {
+		t, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		if t.Kind() != '"' {
+			return errors.New("not a string")
+		}
+		*s = secret.New(t.String())
+		return nil
+	})),
+	jsontext.WithIndent("  "),
+)
 
 func parseSession(b []byte, target string) (*session, error) {
 	s, ok := quickSession(b)
@@ -150,7 +146,7 @@ func carefulSession(b []byte) (*session, error) {
 		return nil, err
 	}
 	s := &session{}
-	if err := json.Unmarshal(b, s, sessionOptions()); err != nil {
+	if err := json.Unmarshal(b, s, sessionOptions); err != nil {
 		var semantic *json.SemanticError
 		if errors.As(err, &semantic) {
 			return nil, &damage{semantic.ByteOffset, "a member of the wrong type"}
@@ -161,7 +157,7 @@ func carefulSession(b []byte) (*session, error) {
 }
 
 func (s *session) encode() ([]byte, error) {
-	b, err := json.Marshal(s, sessionOptions())
+	b, err := json.Marshal(s, sessionOptions)
 	return append(b, '\n'), err
 }
 

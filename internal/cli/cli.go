@@ -14,6 +14,7 @@ import (
 	"github.com/spendonce/spendonce/internal/cli/democmd"
 	"github.com/spendonce/spendonce/internal/cli/doctorcmd"
 	"github.com/spendonce/spendonce/internal/cli/leasecmd"
+	"github.com/spendonce/spendonce/internal/cli/mcpcmd"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 )
 
@@ -95,6 +96,7 @@ everybody else gets the result, and nobody is logged out.`,
 	flags.StringVar(&app.ConfigPath, "config", "", "the configuration file (default ~/.config/spendonce/config.toml)")
 	root.AddCommand(app.Commands()...)
 	root.AddCommand(doctorcmd.Commands(app, Version)...)
+	root.AddCommand(mcpcmd.Command(app))
 	leases := &leasecmd.App{Streams: s, StateDir: func() string { return app.StateDir }, Arm: app.Arm}
 	root.AddCommand(leases.Commands()...)
 	for _, cmd := range root.Commands() {

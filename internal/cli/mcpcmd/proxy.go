@@ -1,0 +1,94 @@
+package mcpcmd
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spendonce/spendonce/internal/cli/credcmd"
+	"github.com/spendonce/spendonce/internal/cli/streams"
+	"github.com/spendonce/spendonce/mcpproxy"
+)
+
+type proxyFlags struct {
+	transport     string
+	maxMessage    int
+	headerTimeout time.Duration
+	logs          logFlags
+}
+
+// wires are the values of --transport.
+var wires = map[string]mcpproxy.Wire{"auto": mcpproxy.AnyWire, "http": mcpproxy.StreamableHTTP, "sse": mcpproxy.HTTPWithSSE}
+
+// A message may not be larger than what memory is there for, nor smaller than
+// what every client sends.
+const leastMessage, mostMessage = 64 << 10, 1 << 30
+
+func proxyCommand(app *credcmd.App) *cobra.Command {
+	var f proxyFlags
+	cmd := &cobra.Command{
+		Use:   "proxy TARGET",
+		Short: "Be an MCP server on standard input and output, in front of a remote one",
+		Long: `Be an MCP server on standard input and output, in front of the remote one at the
+target's URL, with the session that all programs share.
+
+Messages pass unchanged. However many clients start their own proxy, the target is
+signed in to once and its token refreshed once. When a person has to do something,
+the client gets an error that says what to run; this command goes on, and a login
+or logout elsewhere is noticed. A session that the server has forgotten is begun
+again by the same handshake. A browser is never opened.
+
+The command ends when the client closes standard input, and tells the server so.
+Logs go to standard error: warnings, and with --verbose methods, sizes and times,
+never what is in a message.`,
+		Example: `  spendonce mcp proxy example < /dev/null
+  claude mcp add example -- spendonce mcp proxy example`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return streams.Usage("say which target, and one: see '%s --help'", cmd.CommandPath())
+			}
+			return nil
+		},
+		ValidArgsFunction: app.CompleteTargets,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return proxy(cmd.Context(), app, args[0], f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.transport, "transport", "auto", "`KIND` of server: http (streamable), sse (2024-11-05), or auto: http, and sse if it has only that")
+	flags.IntVar(&f.maxMessage, "max-message", 64<<20, "refuse messages that are longer than this many `BYTES`")
+	flags.DurationVar(&f.headerTimeout, "header-timeout", 5*time.Minute, "wait this long for a server to begin its answer; 0: without end")
+	f.logs.add(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions([]string{"auto", "http", "sse"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func proxy(ctx context.Context, app *credcmd.App, target string, f proxyFlags) error {
+	wire, ok := wires[f.transport]
+	switch {
+	case !ok:
+		return streams.Usage("--transport: %q is none of auto, http and sse", f.transport)
+	case f.maxMessage < leastMessage || f.maxMessage > mostMessage:
+		return streams.Usage("--max-message must be between %d and %d bytes", leastMessage, mostMessage)
+	case f.headerTimeout < 0:
+		return streams.Usage("--header-timeout must not be negative")
+	case f.headerTimeout == 0:
+		f.headerTimeout = -1 // as a bearer transport says it
+	}
+	app.Arm() // it is to end by itself when told to
+	log := f.logs.open(app.Streams)
+	conn, err := app.Connect(target, f.headerTimeout, func(err error) { log.Warn("the session may be lost", "reason", err) })
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	p, err := mcpproxy.New(mcpproxy.Config{
+		Target: target, URL: conn.URL, Transport: conn.Transport, Wire: wire, Log: log, Settle: conn.Close,
+		Limits: mcpproxy.Limits{Message: f.maxMessage},
+	})
+	if err != nil {
+		return err
+	}
+	return p.Run(ctx, app.Streams.In, app.Streams.Out)
+}
