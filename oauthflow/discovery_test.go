@@ -103,6 +103,7 @@ func TestMetadataWithUnsafeEndpointsIsRefused(t *testing.T) {
 		`,"token_endpoint":"http://as.example/token"`, `,"revocation_endpoint":"http://as.example/"`, `,"token_endpoint":""`,
 		`,"registration_endpoint":"javascript:alert(1)"`, `,"device_authorization_endpoint":"/relative"`,
 		`,"authorization_endpoint":"file:///etc/passwd"`, `,"token_endpoint":"https://u:p@as.example/"`, `,"token_endpoint":7`,
+		`,"authorization_endpoint":"https://as.example/\u009b31m"`, `,"device_authorization_endpoint":"https://\u0430s.example/"`,
 	} {
 		s := metadataAt(t, "/.well-known/oauth-authorization-server", "BASE", extra)
 		if _, err := requester(s).Discover(deadline(t), s.URL); !errors.Is(err, oauthflow.ErrMetadata) {

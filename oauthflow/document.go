@@ -99,13 +99,21 @@ func named(s string) string {
 	return s
 }
 
+// maxScopes is how long the scopes that a server names may be together, in
+// bytes: they are asked for in one address, which has to pass through a
+// terminal, a browser's arguments and a server's limits.
+const maxScopes = 8 << 10
+
 // scopesOf leaves out what is no scope by RFC 6749 section 3.3: it would not
-// survive being sent, and might not be fit for a terminal.
+// survive being sent, and might not be fit for a terminal. What is beyond
+// maxScopes is left out, too.
 func scopesOf(list []string) []string {
 	var good []string
+	room := maxScopes
 	for _, s := range list {
-		if validToken(s) && !strings.ContainsAny(s, `"\`) && len(s) <= 1024 {
+		if validToken(s) && !strings.ContainsAny(s, `"\`) && len(s) <= 1024 && len(s) < room {
 			good = append(good, s)
+			room -= len(s) + 1
 		}
 	}
 	return good

@@ -28,6 +28,9 @@ func parseEndpoint(name, rawURL string) (*url.URL, error) {
 	}
 	u, err := url.Parse(rawURL)
 	switch {
+	case strings.ContainsFunc(rawURL, func(r rune) bool { return r < 0x20 || r > 0x7e }):
+		// RFC 3986. Such a URL is also printed, and may steer a terminal.
+		return nil, fmt.Errorf("the %s holds control or non-ASCII characters: a URL has them only percent-encoded, a host only as xn--", name)
 	case err != nil, u.Opaque != "", u.Hostname() == "":
 		return nil, fmt.Errorf("the %s is not an absolute URL", name)
 	case u.User != nil:

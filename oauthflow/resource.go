@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,10 @@ var (
 // probeBound is how long the resource may take to answer without a token.
 // What does not answer in time may still have metadata.
 const probeBound = 15 * time.Second
+
+// maxServers is how many authorization servers a resource may name: who is
+// named is sent requests to.
+const maxServers = 16
 
 // Resource is what a protected resource says about itself (RFC 9728).
 type Resource struct {
@@ -185,6 +190,8 @@ func (p resourcePlace) judge(a Answer, u *url.URL, asked string, m resourceMetad
 		return resourceDocument.refuse(a, ErrResource, "; it names "+named(m.Resource)+": give that with --url if you mean it, or the authorization server with --issuer")
 	case len(m.AuthorizationServers) == 0:
 		return resourceDocument.refuse(a, ErrResourceMetadata, ": it names no authorization server; give it with --issuer")
+	case len(m.AuthorizationServers) > maxServers: // each is asked, one after the other
+		return resourceDocument.refuse(a, ErrResourceMetadata, ": it names more authorization servers than "+strconv.Itoa(maxServers)+"; give the right one with --issuer")
 	}
 	for _, issuer := range m.AuthorizationServers {
 		as, err := parseEndpoint("authorization server that it names", issuer)

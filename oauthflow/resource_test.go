@@ -151,15 +151,19 @@ func TestAChallengeCannotPointElsewhere(t *testing.T) {
 
 func TestMetadataOfAResourceThatCannotBeUsedIsRefused(t *testing.T) {
 	for name, servers := range map[string]string{
-		"none":         `[]`,
-		"null":         `null`,
-		"no list":      `"https://as.example"`,
-		"numbers":      `[7]`,
-		"http":         `["https://as.example","http://as.example"]`,
-		"a script":     `["javascript:alert(1)"]`,
-		"with a user":  `["https://u:canary-code-3@as.example"]`,
-		"a bare name":  `["as.example"]`,
-		"an empty one": `[""]`,
+		"none":                       `[]`,
+		"null":                       `null`,
+		"no list":                    `"https://as.example"`,
+		"numbers":                    `[7]`,
+		"http":                       `["https://as.example","http://as.example"]`,
+		"a script":                   `["javascript:alert(1)"]`,
+		"with a user":                `["https://u:canary-code-3@as.example"]`,
+		"a bare name":                `["as.example"]`,
+		"an empty one":               `[""]`,
+		"a colour":                   `["https://as.example/\u009b31m"]`,
+		"backwards":                  `["https://as.example/\u202eelpmaxe"]`,
+		"a host in Cyrillic letters": `["https://\u0430s.example"]`,
+		"more than anybody has":      `["https://as.example"` + strings.Repeat(`,"https://as.example"`, 16) + `]`,
 	} {
 		s := site{documents: map[string]string{wellKnown: `{"resource":"BASE","authorization_servers":` + servers + `}`}}.start(t)
 		got, err := requester(s).DiscoverResource(deadline(t), s.URL)
@@ -173,6 +177,16 @@ func TestMetadataOfAResourceThatCannotBeUsedIsRefused(t *testing.T) {
 		if _, err := oauthflow.ReadResource(doc, far, false); !errors.Is(err, oauthflow.ErrResourceMetadata) {
 			t.Errorf("a remote resource sends us to %s: %v", near, err)
 		}
+	}
+}
+
+// They all end in one address, which is printed and handed to a browser.
+func TestAServerCannotMakeUsAskForScopesWithoutEnd(t *testing.T) {
+	scopes := strings.Repeat(`"`+strings.Repeat("s", 1000)+`",`, 100)
+	s := site{documents: map[string]string{wellKnown: `{"resource":"BASE","authorization_servers":["BASE"],"scopes_supported":["a",` + scopes + `"z"]}`}}.start(t)
+	got, err := requester(s).DiscoverResource(deadline(t), s.URL)
+	if n := len(strings.Join(got.ScopesSupported, " ")); err != nil || n > 8<<10 || got.ScopesSupported[0] != "a" {
+		t.Errorf("%d bytes of scopes, %v", n, err)
 	}
 }
 
