@@ -43,7 +43,7 @@ func Main(argv []string) int {
 	if err != nil {
 		var exit *streams.Exit
 		if !errors.As(err, &exit) || exit.Err != nil {
-			fmt.Fprintf(s.Err, "spendonce: %v\n", err)
+			fmt.Fprintf(s.Err, "spendonce: %s\n", streams.Printable(err.Error()))
 		}
 		return exitCode(err)
 	}

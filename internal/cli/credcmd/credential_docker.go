@@ -96,7 +96,7 @@ func (a *App) docker(err error) error {
 	if errors.Is(err, errNoTarget) {
 		text = helper.DockerNotFound
 	}
-	_, _ = fmt.Fprintln(a.Streams.Out, text)
+	_, _ = fmt.Fprintln(a.Streams.Out, streams.Printable(text))
 	return &streams.Exit{Code: 1}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/internal/cli/streams"
 )
 
 type listOutput struct {
@@ -172,13 +173,7 @@ func orDash(s string) string {
 	return s
 }
 
-// Printable keeps names from a shared file and words from a server from
-// steering the terminal.
+// Printable is one line of [streams.Printable].
 func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
+	return strings.ReplaceAll(streams.Printable(s), "\n", "?")
 }

@@ -34,7 +34,7 @@ func Standard() *Streams {
 // Warn says something the user should know though the command goes on.
 func (s *Streams) Warn(text string) {
 	if !s.Quiet {
-		fmt.Fprintf(s.Err, "spendonce: warning: %s\n", text)
+		fmt.Fprintf(s.Err, "spendonce: warning: %s\n", Printable(text))
 	}
 }
 
