@@ -107,7 +107,8 @@ func segments(path string) ([]string, bool) {
 }
 
 // mayGo refuses to hand the target's token out for a URL of another origin.
-// A target without any URL goes where its user sends it.
+// A target without any URL goes where its user sends it; one whose URL is no
+// origin, nowhere.
 func (a *App) mayGo(s *credstore.Store, target, raw string) error {
 	o, err := bearer.ParseOrigin(raw)
 	if err != nil {
@@ -118,7 +119,7 @@ func (a *App) mayGo(s *credstore.Store, target, raw string) error {
 		return err
 	}
 	i := slices.IndexFunc(list, func(p place) bool { return p.target == target })
-	if i < 0 || len(list[i].origins) == 0 || slices.Contains(list[i].origins, o) {
+	if i < 0 || len(list[i].origins) == 0 && !list[i].leftOut || slices.Contains(list[i].origins, o) {
 		return nil
 	}
 	return streams.Usage("the token of %s does not go to %s, which is neither its URL nor one of its hosts", target, o)

@@ -16,6 +16,7 @@ type place struct {
 	account  string
 	username string          // beside the token, where a client has a place for one
 	origins  []bearer.Origin // of url, then hosts
+	leftOut  bool            // one of them is no origin
 }
 
 // places lists, sorted by name, every usable or configured target with the
@@ -68,6 +69,7 @@ func (a *App) placesOf(entries []credstore.Entry) ([]place, error) {
 			o, err := bearer.ParseOrigin(r)
 			switch {
 			case err != nil:
+				p.leftOut = true
 				a.Streams.Warn("one of the hosts of " + name + " is left out: " + err.Error())
 			case !slices.Contains(p.origins, o):
 				p.origins = append(p.origins, o)
