@@ -196,7 +196,10 @@ func (a *App) readSecret(ctx context.Context, flag, path string) (secret.Secret,
 	const limit = 1 << 20
 	in := a.Streams.In
 	if path != "-" {
-		f, err := os.Open(path)
+		f, err := open(ctx, path)
+		if ctx.Err() != nil {
+			return secret.Secret{}, context.Cause(ctx)
+		}
 		if err != nil {
 			return secret.Secret{}, streams.Usage("%s: %w", flag, err)
 		}
@@ -220,6 +223,26 @@ func (a *App) readSecret(ctx context.Context, flag, path string) (secret.Secret,
 		return secret.Secret{}, streams.Usage("%s: %s holds white space, control or non-ASCII characters inside the token", flag, path)
 	}
 	return secret.New(text), nil
+}
+
+// open opens a file until ctx ends: a pipe that nobody writes to opens for
+// nobody.
+func open(ctx context.Context, path string) (*os.File, error) {
+	type opened struct {
+		f   *os.File
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		f, err := os.Open(path)
+		done <- opened{f, err}
+	}()
+	select {
+	case o := <-done:
+		return o.f, o.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // readAll reads until the end or until ctx ends, for a person may be at the

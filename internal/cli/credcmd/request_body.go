@@ -27,7 +27,10 @@ func (a *App) setBody(req *http.Request, data string) (done func(), err error) {
 		setString(req, data)
 		return done, nil
 	}
-	f, err := os.Open(name)
+	f, err := open(req.Context(), name)
+	if err := context.Cause(req.Context()); err != nil {
+		return done, err
+	}
 	if err != nil {
 		return done, streams.Usage("--data: %w", err)
 	}
