@@ -26,13 +26,14 @@ const turnPause = 50 * time.Millisecond
 // LoginTurn returns a turn as soon as no other process has one. While another
 // has it, waiting (which may be nil) is called once, and the wait also ends:
 //
-//   - with adopted, when the target was signed in to since the call: the other
-//     process's login is there to be used;
+//   - with adopted, when the target's login is another one than since, which
+//     [Store.Known] told when the caller began: the other process's login is
+//     there to be used;
 //   - with neither, when enough is readable or closed, or when there can be no
 //     turns because the file system has no kernel locks: then this process
 //     signs in beside the other one;
 //   - with the error of ctx, or one of the disk.
-func (s *Store) LoginTurn(ctx context.Context, target string, waiting func(), enough <-chan struct{}) (t *Turn, adopted bool, err error) {
+func (s *Store) LoginTurn(ctx context.Context, target, since string, waiting func(), enough <-chan struct{}) (t *Turn, adopted bool, err error) {
 	if !ValidName(target) {
 		return nil, false, invalidName(target)
 	}
@@ -48,10 +49,9 @@ func (s *Store) LoginTurn(ctx context.Context, target string, waiting func(), en
 	if err != nil {
 		return nil, false, s.changeError(err)
 	}
-	before := s.loginID(ctx, target)
 	for {
 		got, err := kept.TryLock()
-		adopted = s.loginID(ctx, target) != before
+		adopted = s.loginID(ctx, target) != since
 		switch {
 		case errors.Is(err, durable.ErrNoKernelLocks):
 			kept.Close()

@@ -25,7 +25,7 @@ func askInVain(ctx context.Context, t *testing.T, dir string, enough <-chan stru
 	waiting, ended := make(chan struct{}), make(chan asked, 1)
 	go func() {
 		var a asked
-		a.turn, a.adopted, a.err = s.LoginTurn(ctx, box, func() { close(waiting) }, enough)
+		a.turn, a.adopted, a.err = s.LoginTurn(ctx, box, "", func() { close(waiting) }, enough)
 		ended <- a
 	}()
 	<-waiting
@@ -36,7 +36,7 @@ func askInVain(ctx context.Context, t *testing.T, dir string, enough <-chan stru
 func taken(t *testing.T, dir string) (*credstore.Store, *credstore.Turn) {
 	t.Helper()
 	s := open(t, credstore.Config{Dir: dir})
-	turn, adopted, err := s.LoginTurn(context.Background(), box, func() { t.Error("it waits for nobody") }, nil)
+	turn, adopted, err := s.LoginTurn(context.Background(), box, "", func() { t.Error("it waits for nobody") }, nil)
 	if turn == nil || adopted || err != nil {
 		t.Fatalf("the first to ask got %v, %v, %v", turn, adopted, err)
 	}
@@ -56,6 +56,31 @@ func TestWhoWaitsForALoginOfAnotherProcessAdoptsIt(t *testing.T) {
 	}
 	if a := <-ended; !a.adopted || a.turn != nil || a.err != nil {
 		t.Errorf("it got %+v", a)
+	}
+	turn.End()
+}
+
+// Who begins beside another login may come to its turn only when that is over.
+func TestALoginThatEndedSinceTheCallerBeganIsAdopted(t *testing.T) {
+	s := open(t, credstore.Config{Dir: stateDir(t)})
+	began, _, err := s.Known(box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Login(context.Background(), box, credstore.SignedIn{
+		Pin: credstore.Pin{TokenEndpoint: "https://as.example/token"}, Tokens: credstore.Tokens{AccessToken: secret.New("A"), RefreshToken: secret.New("R")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn, adopted, err := s.LoginTurn(context.Background(), box, began.Login, func() { t.Error("it waits for nobody") }, nil)
+	if turn != nil || !adopted || err != nil {
+		t.Errorf("it got %v, %v, %v", turn, adopted, err)
+	}
+	now, _, _ := s.Known(box)
+	turn, adopted, err = s.LoginTurn(context.Background(), box, now.Login, nil, nil)
+	if turn == nil || adopted || err != nil {
+		t.Errorf("a later one got %v, %v, %v", turn, adopted, err)
 	}
 	turn.End()
 }
@@ -97,7 +122,7 @@ func TestTheEndOfItsContextEndsTheWaitForATurn(t *testing.T) {
 func TestATurnOfOneTargetIsNoneOfAnother(t *testing.T) {
 	dir := stateDir(t)
 	s, _ := taken(t, dir)
-	turn, _, err := s.LoginTurn(context.Background(), other, func() { t.Error("it waits") }, nil)
+	turn, _, err := s.LoginTurn(context.Background(), other, "", func() { t.Error("it waits") }, nil)
 	if turn == nil || err != nil {
 		t.Errorf("got %v, %v", turn, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/spendonce/spendonce/spendoncetest"
 )
@@ -255,6 +258,83 @@ func TestAtATerminalEnterEndsTheWaitForAnotherLogin(t *testing.T) {
 	must(t, err)
 	comeBack(t, authorize(t, v.await(t, addressOf)[1]))
 	second.endsSignedIn()
+}
+
+// Reading the terminal would stop a job of the background, for good.
+func TestInTheBackgroundOfATerminalTheWaitForAnotherLoginHasABound(t *testing.T) {
+	h := newHome(t, spendoncetest.TokenServerConfig{})
+	first := h.signIn(nil, "--no-browser")
+	address := first.voice.await(t, addressOf)[1]
+	master, slave := openTerminal(t)
+	t.Cleanup(func() { _ = master.Close() })
+	p := h.command("login", "box", "--url", h.server.ResourceURL(), "--no-browser")
+	shell, err := exec.LookPath("dash") // another one would give up its jobs here, and the terminal with them
+	must(t, err)
+	p.Path, p.Args = shell, append([]string{"dash", "-mc", `"$@" & wait $!`, "dash", p.Path}, p.Args[1:]...)
+	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	v := &voice{}
+	p.Env, p.Stdin, p.Stderr = append(p.Env, bare...), slave, io.MultiWriter(&p.err, v)
+	must(t, p.Start())
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	must(t, slave.Close())
+	v.await(t, "waiting for it, for 1m0s at most")
+	comeBack(t, authorize(t, address))
+	first.endsSignedIn()
+	(&signingIn{p, v, nil}).endsSignedIn()
+}
+
+// What is typed after the wait is for whoever reads the terminal next.
+func TestWhatIsTypedAfterTheWaitIsLeftToOthers(t *testing.T) {
+	h := newHome(t, spendoncetest.TokenServerConfig{})
+	first := h.signIn(nil, "--no-browser")
+	first.voice.await(t, addressOf)
+	master, slave := openTerminal(t)
+	t.Cleanup(func() { _ = master.Close() })
+	t.Cleanup(func() { _ = slave.Close() })
+	p := h.command("login", "box", "--url", h.server.ResourceURL(), "--no-browser")
+	v := &voice{}
+	p.Env, p.Stdin, p.Stderr = append(p.Env, bare...), slave, io.MultiWriter(&p.err, v)
+	must(t, p.Start())
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	v.await(t, "Press Enter")
+	must(t, first.Process.Kill())
+	first.end()
+	back := authorize(t, v.await(t, addressOf)[1])
+	_, err := io.WriteString(master, "for others\n")
+	must(t, err)
+	comeBack(t, back)
+	(&signingIn{p, v, nil}).endsSignedIn()
+	if n, err := unix.IoctlGetInt(int(slave.Fd()), unix.TIOCINQ); n != len("for others\n") {
+		t.Errorf("%d bytes are left, %v", n, err)
+	}
+}
+
+// The person has signed in, and nobody would ever use or end that session.
+func TestALoginThatIsInterruptedBeforeItIsSavedIsEndedAtTheServer(t *testing.T) {
+	h := newHome(t, spendoncetest.TokenServerConfig{})
+	s := h.signIn(nil, "--no-browser")
+	back := authorize(t, s.voice.await(t, addressOf)[1])
+	guard, err := os.OpenFile(filepath.Join(h.dir, "state/remote-credentials.json.lock.guard"), os.O_RDWR|os.O_CREATE, 0o600)
+	must(t, err)
+	defer func() { _ = guard.Close() }()
+	must(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_EX)) // another process saves, and takes its time
+	before := h.server.Counters().CodeExchanges
+	visited := make(chan struct{})
+	go func() {
+		defer close(visited)
+		if resp, err := http.Get(back.String()); err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	h.awaitCounters("the exchange of the code", func(c spendoncetest.Counters) bool { return c.CodeExchanges == before+1 })
+	must(t, s.Process.Signal(syscall.SIGINT))
+	if code, _ := s.end(); code != 130 {
+		t.Errorf("it ended with %d: %s", code, s.err.String())
+	}
+	<-visited
+	if c := h.server.Counters(); c.Revocations == 0 {
+		t.Error("the session that nobody can use was not ended")
+	}
 }
 
 func TestALoginForSomethingElseIsNotAdopted(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,8 +84,11 @@ before; 'spendonce logout' first gives it up.`,
 }
 
 func (a *App) loginStatic(ctx context.Context, s *credstore.Store, target string, f loginFlags) error {
-	if f.issuer != "" || f.clientID != "" || len(f.scopes) > 0 {
-		return streams.Usage("--token-file stores a token as it is: --issuer, --client-id and --scope do not go with it")
+	switch {
+	case f.issuer != "" || f.clientID != "" || f.clientSecretFile != "" || len(f.scopes) > 0 || f.resource != "" || f.noResource || f.port != 0:
+		return streams.Usage("--token-file stores a token as it is: what chooses a server, a client or a scope does not go with it")
+	case f.url != "" || len(f.hosts) > 0:
+		return streams.Usage("--token-file stores a token as it is, and no session that could hold --url or --host: set url and hosts of target %s in the configuration", target)
 	}
 	token, err := a.readSecret(ctx, "--token-file", f.tokenFile)
 	if err != nil {
@@ -111,7 +115,10 @@ type login struct {
 	plan   plan
 	flow   flow
 	enough chan struct{} // closed when another process is not waited for any more
-	waited bool
+	goOn   func()        // closes it
+	// Said that another process is waited for; and for how long at most.
+	waited, bounded bool
+	since           string // the login that is not another process's answer
 
 	saved    credstore.SignedIn
 	account  oauthflow.Account
@@ -120,10 +127,17 @@ type login struct {
 
 func (a *App) signIn(ctx context.Context, s *credstore.Store, target string, f loginFlags) error {
 	l := &login{app: a, store: s, target: target, enough: make(chan struct{})}
+	l.goOn = sync.OnceFunc(func() { close(l.enough) })
 	// A person's time is not spent on a login that cannot be kept.
 	if err := s.Writable(ctx, target); err != nil {
 		return err
 	}
+	// What another process signs in to from here on may be what is wanted.
+	before, _, err := s.Known(target)
+	if err != nil {
+		return err
+	}
+	l.since = before.Login
 	var turn *credstore.Turn
 	for did := somethingElse; did == somethingElse; { // then what is to be asked for has changed
 		var err error
@@ -173,12 +187,13 @@ func (l *login) keep(ctx context.Context, res oauthflow.Result) error {
 		l.saved.Tokens.RefreshToken = credstore.Secret{} // RFC 6749 section 4.4.3
 	}
 	if l.saved.Tokens.AccessToken.Empty() {
-		l.app.revoke(ctx, l.target, credstore.Ended{Pin: l.saved.Pin, RefreshToken: l.saved.Tokens.RefreshToken, AccessToken: res.Tokens.AccessToken})
+		l.app.revoke(context.WithoutCancel(ctx), l.target, credstore.Ended{Pin: l.saved.Pin, RefreshToken: l.saved.Tokens.RefreshToken, AccessToken: res.Tokens.AccessToken})
 		return errors.New("the server gave no ID token: leave --id-token out, or ask whoever runs the server for OpenID Connect")
 	}
 	replaced, err := l.store.Login(ctx, l.target, l.saved)
 	if err != nil {
-		l.app.revoke(ctx, l.target, credstore.Ended{Pin: l.saved.Pin, RefreshToken: l.saved.Tokens.RefreshToken, AccessToken: l.saved.Tokens.AccessToken})
+		// Also if what failed is that the user interrupted us.
+		l.app.revoke(context.WithoutCancel(ctx), l.target, credstore.Ended{Pin: l.saved.Pin, RefreshToken: l.saved.Tokens.RefreshToken, AccessToken: l.saved.Tokens.AccessToken})
 		return err
 	}
 	l.replaced = replaced

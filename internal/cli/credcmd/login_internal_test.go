@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/internal/secret"
 	"github.com/spendonce/spendonce/oauthflow"
 )
 
@@ -56,6 +58,49 @@ func TestWhatIsAskedForNeverLosesWhatWasGranted(t *testing.T) {
 		got := wanted(c.asked, c.before, !c.other, c.found, c.machine)
 		if strings.Join(got, " ") != c.want || slices.Contains(got, "") {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestASessionIsOfAnotherServerIfEitherIssuerOrEndpointIsAnother(t *testing.T) {
+	const endpoint = "https://as.example/token"
+	made := credstore.Pin{Issuer: "https://as.example", TokenEndpoint: endpoint, ClientID: "abc", ClientSecret: secret.New("S")}
+	for name, c := range map[string]struct {
+		server oauthflow.Server
+		want   bool
+	}{
+		"the same":               {oauthflow.Server{Issuer: "https://as.example", TokenEndpoint: endpoint}, true},
+		"with a root slash":      {oauthflow.Server{Issuer: "https://as.example/", TokenEndpoint: endpoint}, true},
+		"who names its endpoint": {oauthflow.Server{Issuer: "https://evil.example", TokenEndpoint: endpoint, DeviceAuthorizationEndpoint: "https://evil.example/"}, false},
+		"another endpoint":       {oauthflow.Server{Issuer: "https://as.example", TokenEndpoint: "https://as.example/new"}, false},
+		"no endpoint":            {oauthflow.Server{Issuer: "https://as.example"}, false},
+	} {
+		if got := sameServer(made, c.server); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestAnotherProcessesLoginIsAdoptedOnlyIfItIsAllThatIsWanted(t *testing.T) {
+	theirs := credstore.Known{URL: "https://api.example", Hosts: []string{"https://cdn.example"}, Pin: credstore.Pin{
+		TokenEndpoint: "https://as.example/token", Scope: []string{"a", "b"}, Resource: "r", ClientID: "abc",
+	}}
+	all := plan{url: theirs.URL, hosts: theirs.Hosts, server: oauthflow.Server{TokenEndpoint: theirs.Pin.TokenEndpoint}, asked: []string{"b"}, resource: "r", clientID: "abc"}
+	if !all.metBy(theirs) || !(plan{server: all.server, resource: "r"}).metBy(theirs) {
+		t.Error("it is not adopted")
+	}
+	for name, change := range map[string]func(*plan){
+		"url":      func(p *plan) { p.url = "https://api.example/v2" },
+		"host":     func(p *plan) { p.hosts = []string{"https://cdn.example", "https://img.example"} },
+		"server":   func(p *plan) { p.server.TokenEndpoint = "https://other.example/token" },
+		"scope":    func(p *plan) { p.asked = []string{"c"} },
+		"resource": func(p *plan) { p.resource = "" },
+		"client":   func(p *plan) { p.clientID = "xyz" },
+		"use":      func(p *plan) { p.tokenUse = credstore.UseIDToken },
+	} {
+		p := all
+		if change(&p); p.metBy(theirs) {
+			t.Errorf("another %s is adopted", name)
 		}
 	}
 }

@@ -28,6 +28,7 @@ type plan struct {
 	requester oauthflow.Requester
 	server    oauthflow.Server
 	client    oauthflow.Client
+	clientID  string // that the user or the configuration named
 	register  bool   // in place of client, when the redirect is known
 	url       string // of the service
 	hosts     []string
@@ -61,7 +62,7 @@ func (a *App) plan(ctx context.Context, s *credstore.Store, target string, f log
 			t.Resource = cmp.Or(old.Pin.Resource, noResource)
 		}
 	}
-	p := plan{url: t.URL, hosts: f.hosts, resource: t.Resource, asked: t.Scopes, port: f.port, noBrowser: f.noBrowser}
+	p := plan{url: t.URL, hosts: f.hosts, resource: t.Resource, asked: t.Scopes, port: f.port, noBrowser: f.noBrowser, clientID: t.ClientID}
 	if len(p.hosts) == 0 && old.URL == t.URL {
 		p.hosts = old.Hosts
 	}
@@ -226,9 +227,11 @@ func firstOf(ctx context.Context, r *oauthflow.Requester, issuers []string) (oau
 	return oauthflow.Server{}, first
 }
 
-// sameServer reports whether a session was made at this server.
+// sameServer reports whether a session was made at this server. The issuer
+// counts, too: anybody's metadata can name another server's token endpoint, and
+// beside it an endpoint of its own to which the client's secret would go.
 func sameServer(p credstore.Pin, s oauthflow.Server) bool {
-	return p.TokenEndpoint != "" && p.TokenEndpoint == s.TokenEndpoint
+	return p.TokenEndpoint != "" && p.TokenEndpoint == s.TokenEndpoint && sameIssuer(p.Issuer, s.Issuer)
 }
 
 // wanted is what to ask for: what the user named, else what the service

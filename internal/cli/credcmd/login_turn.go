@@ -1,13 +1,10 @@
 package credcmd
 
 import (
-	"bufio"
 	"context"
 	"os"
 	"slices"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/spendonce/spendonce/credstore"
 	"github.com/spendonce/spendonce/lockfile"
@@ -24,32 +21,26 @@ func (l *login) turn(ctx context.Context) (*credstore.Turn, others, error) {
 	if l.flow == byPaste || l.flow == byClient {
 		return nil, nothing, nil // what is pasted is pasted here, and a machine opens nothing
 	}
-	var timer *time.Timer
+	in, ok := l.app.Streams.In.(*os.File)
+	person := ok && foreground(in)
+	stop := func() {}
 	waiting := func() {
-		if in, ok := l.app.Streams.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
-			l.app.done("Another process is signing in to %s: waiting for it. Press Enter to sign in here instead.", l.target)
-			go func() {
-				_, _ = bufio.NewReader(in).ReadString('\n') // its end is as good
-				close(l.enough)
-			}()
-			return
+		switch {
+		case person:
+			if !l.waited {
+				l.app.done("Another process is signing in to %s: waiting for it. Press Enter to sign in here instead.", l.target)
+			}
+			stop = onEnter(in, l.goOn)
+		case !l.bounded:
+			l.bounded = true
+			bound := l.app.loginPatience()
+			l.app.done("Another process is signing in to %s: waiting for it, for %s at most.", l.target, bound)
+			time.AfterFunc(bound, l.goOn)
 		}
-		bound := l.app.loginPatience()
-		l.app.done("Another process is signing in to %s: waiting for it, for %s at most.", l.target, bound)
-		timer = time.AfterFunc(bound, func() { close(l.enough) })
+		l.waited = true
 	}
-	if l.waited {
-		waiting = nil // it was said, and what ends the wait is set up
-	}
-	turn, adopted, err := l.store.LoginTurn(ctx, l.target, func() {
-		if waiting != nil {
-			waiting()
-			l.waited = true
-		}
-	}, l.enough)
-	if timer != nil && turn != nil {
-		timer.Stop()
-	}
+	turn, adopted, err := l.store.LoginTurn(ctx, l.target, l.since, waiting, l.enough)
+	stop()
 	if err != nil || !adopted {
 		return turn, nothing, err
 	}
@@ -57,6 +48,7 @@ func (l *login) turn(ctx context.Context) (*credstore.Turn, others, error) {
 	if err != nil {
 		return nil, nothing, err
 	}
+	l.since = known.Login
 	if !ok || !l.plan.metBy(known) {
 		return nil, somethingElse, nil
 	}
@@ -84,6 +76,14 @@ func (a *App) loginPatience() time.Duration {
 
 // metBy reports whether another process's login is what this one asks for.
 func (p plan) metBy(k credstore.Known) bool {
+	if p.clientID != "" && k.Pin.ClientID != p.clientID {
+		return false
+	}
+	for _, h := range p.hosts {
+		if !slices.Contains(k.Hosts, h) {
+			return false
+		}
+	}
 	if p.url != "" && k.URL != p.url || k.Pin.TokenUse != p.tokenUse || k.Pin.TokenEndpoint != p.server.TokenEndpoint || k.Pin.Resource != p.resource {
 		return false
 	}
