@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/internal/config"
 	"github.com/spendonce/spendonce/internal/secret"
 	"github.com/spendonce/spendonce/oauthflow"
 )
@@ -101,6 +102,15 @@ func TestAnotherProcessesLoginIsAdoptedOnlyIfItIsAllThatIsWanted(t *testing.T) {
 		p := all
 		if change(&p); p.metBy(theirs) {
 			t.Errorf("another %s is adopted", name)
+		}
+	}
+}
+
+func TestAPasswordInAnAddressIsNotRepeated(t *testing.T) {
+	configured := config.Target{URL: "https://api.example", Issuer: "https://as.example"}
+	for _, f := range []loginFlags{{url: "https://u:canary@api.example"}, {issuer: "https://u:canary@as.example"}} {
+		if _, err := merged(configured, f); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%v", err)
 		}
 	}
 }

@@ -115,6 +115,17 @@ func (p plan) checkPlaces() error {
 // merged adds the flags to the configuration. They must not contradict it: a
 // session that was made with something else would not be refreshed.
 func merged(t config.Target, f loginFlags) (config.Target, error) {
+	// Before anything prints one that holds a password.
+	if f.url != "" {
+		if _, err := bearer.ParseOrigin(f.url); err != nil {
+			return t, streams.Usage("--url: %w", err)
+		}
+	}
+	if f.issuer != "" {
+		if err := oauthflow.CheckEndpoint("issuer", f.issuer); err != nil {
+			return t, streams.Usage("--issuer: %w", err)
+		}
+	}
 	for _, m := range []struct {
 		flag, name string
 		to         *string
