@@ -86,7 +86,7 @@ var imports = []row{
 	},
 	{
 		pkg:     "internal/cli/mcpcmd",
-		ours:    []string{"internal/cli/credcmd", "internal/cli/streams", "internal/durable", "mcpproxy"},
+		ours:    []string{"internal/cli/credcmd", "internal/cli/streams", "internal/clientconf", "internal/durable", "mcpproxy"},
 		modules: []string{"github.com/spf13/cobra"},
 	},
 	{
@@ -108,7 +108,7 @@ var imports = []row{
 		pkg: "internal/takeover", ours: []string{"credstore", "internal/durable", "internal/movein"},
 		modules: []string{"github.com/go-json-experiment/json"}, tests: []string{"credstore/refresh"},
 	},
-	{pkg: "internal/clientconf", ours: []string{"internal/durable"}, modules: []string{"github.com/go-json-experiment/json", "github.com/tailscale/hujson"}},
+	{pkg: "internal/clientconf", ours: []string{"internal/durable"}, modules: []string{"github.com/go-json-experiment/json", "github.com/pelletier/go-toml/v2", "github.com/tailscale/hujson"}},
 
 	// For tests, ours and users'.
 	{pkg: "spendoncetest", ours: []string{"broker", "lease"}},

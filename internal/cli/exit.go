@@ -46,6 +46,7 @@ var exitCodes = []struct {
 	{credstore.ErrNotWritable, exitStore},
 	{credstore.ErrLocked, exitLocked},
 	{credstore.ErrRejected, exitRejected},
+	{clientconf.ErrForeign, exitUsage},
 	{clientconf.ErrRunning, exitLocked},
 	{clientconf.ErrBusy, exitTemporary},
 	{bearer.ErrScope, exitLogin},

@@ -32,10 +32,25 @@ type Made struct {
 	Old   *string `json:"old,omitzero"` // the object as it was; for depth 0 the whole file; absent if there was none
 }
 
-// set gives the setting at path a string value. Existed says whether there
-// was a file. Changed is false if the setting has that value already. Unit is
-// the client's own indentation.
-func set(doc []byte, existed bool, path []string, value, unit string) (out []byte, ch Change, changed bool, err error) {
+// set gives the setting at path a string value.
+func set(doc []byte, existed bool, path []string, s, unit string) (out []byte, ch Change, changed bool, err error) {
+	return setValue(doc, existed, path, stringValue(s), unit)
+}
+
+// setValue gives the setting at path a value. Existed says whether there was a
+// file. Changed is false if the setting has that value already. Unit is the
+// client's own indentation.
+func setValue(doc []byte, existed bool, path []string, v value, unit string) (out []byte, ch Change, changed bool, err error) {
+	out, ch, changed, err = splice(doc, existed, path, v, unit)
+	if err != nil || !changed {
+		return out, ch, changed, err
+	}
+	ch.New, _, err = rawAt(out, path...) // its lines are set as those around it
+	return out, ch, true, err
+}
+
+// splice is setValue but for the text that is new.
+func splice(doc []byte, existed bool, path []string, v value, unit string) (out []byte, ch Change, changed bool, err error) {
 	d, err := parse(doc)
 	if err != nil {
 		return nil, Change{}, false, err
@@ -44,7 +59,7 @@ func set(doc []byte, existed bool, path []string, value, unit string) (out []byt
 	if err != nil {
 		return nil, Change{}, false, err
 	}
-	ch = Change{Path: path, New: quote(value)}
+	ch = Change{Path: path}
 	l := d.layoutOf(unit)
 	if d.absent {
 		ch.Made = &Made{}
@@ -52,17 +67,17 @@ func set(doc []byte, existed bool, path []string, value, unit string) (out []byt
 			whole := string(doc)
 			ch.Made.Old = &whole
 		}
-		return slices.Concat(d.bom, []byte(l.nest(path, ch.New, "")), []byte(l.newline)), ch, true, nil
+		return slices.Concat(d.bom, []byte(l.nest(path, v, "")), []byte(l.newline)), ch, true, nil
 	}
 	depth := len(way) - 1
 	deepest := way[depth]
 	if depth == len(path) {
 		old := d.raw(deepest)
-		if lit, ok := deepest.Value.(hujson.Literal); ok && lit.Kind() == '"' && lit.String() == value {
+		if v.is(old) {
 			return doc, Change{}, false, nil
 		}
 		ch.Old = &old
-		return d.with(deepest.StartOffset, deepest.EndOffset, ch.New), ch, true, nil
+		return d.with(deepest.StartOffset, deepest.EndOffset, v.write(l, d.indentAt(deepest.StartOffset))), ch, true, nil
 	}
 	members, err := d.members(deepest, path[:depth])
 	switch {
@@ -74,20 +89,26 @@ func set(doc []byte, existed bool, path []string, value, unit string) (out []byt
 			old = string(doc)
 		}
 		ch.Made = &Made{depth, &old}
-		return d.fill(deepest, l, path[depth:], ch.New), ch, true, nil
+		return d.fill(deepest, l, path[depth:], v), ch, true, nil
 	case depth < len(path)-1:
 		ch.Made = &Made{Depth: depth + 1}
 	}
 	obj, _ := deepest.Value.(*hujson.Object) // it has members
-	return d.insert(deepest, obj, l, path[depth:], ch.New), ch, true, nil
+	return d.insert(deepest, obj, l, path[depth:], v), ch, true, nil
+}
+
+// ours reports whether a value is one that we set.
+func (ch Change) ours(raw string) bool {
+	return sameValue(raw, ch.New) || ch.Ours != nil && sameValue(raw, *ch.Ours)
 }
 
 // undone is what taking a change back comes to.
 type undone struct {
 	doc     []byte
-	gone    bool // there was nothing of ours
-	noFile  bool // the file is to be removed
-	inherit bool // what Made says is still to be undone, by whoever is below it
+	text    string // of a table, as it stood there
+	gone    bool   // there was nothing of ours
+	noFile  bool   // the file is to be removed
+	inherit bool   // what Made says is still to be undone, by whoever is below it
 }
 
 // undo takes a change back. Where others have put things into an object that
@@ -108,7 +129,7 @@ func undo(doc []byte, ch Change) (undone, error) {
 	switch raw := d.raw(leaf); {
 	case ch.Old != nil && raw == *ch.Old:
 		return undone{doc: doc, gone: true}, nil
-	case raw != ch.New && (ch.Ours == nil || raw != *ch.Ours):
+	case !ch.ours(raw):
 		return undone{}, fmt.Errorf("%s: %w", pathText(ch.Path), ErrAltered)
 	}
 	if ch.Old != nil {

@@ -157,7 +157,7 @@ func (s *Setup) planHelper(p *Plan, known []record, file string, path []string, 
 	}
 	if ok && now != command {
 		i := slices.IndexFunc(known, r.same)
-		ours := i >= 0 && (quote(now) == known[i].Change.New || known[i].Change.Ours != nil && quote(now) == *known[i].Change.Ours)
+		ours := i >= 0 && known[i].Change.ours(quote(now))
 		if !ours {
 			p.note("%s in %s names another helper, and is left alone: take it out and try again", printable(pathText(path)), file)
 			return nil
@@ -224,7 +224,7 @@ func (s *Setup) planClaudeServer(p *Plan, file string, service Service) {
 		if _, err := run(ctx, s.Project, nil, argv...); err != nil {
 			return err
 		}
-		return s.verify(file, []string{"mcpServers", service.Target, "headersHelper"}, command)
+		return s.verify(file, []string{"mcpServers", service.Target, "headersHelper"}, stringValue(command))
 	}})
 }
 

@@ -219,6 +219,19 @@ func (d *document) get(path ...string) (value string, ok bool, err error) {
 	return lit.String(), true, nil
 }
 
+// rawAt returns the text of the value at path, if there is one.
+func rawAt(doc []byte, path ...string) (raw string, ok bool, err error) {
+	d, err := parse(doc)
+	if err != nil {
+		return "", false, err
+	}
+	way, err := d.find(path)
+	if err != nil || len(way) != len(path)+1 {
+		return "", false, err
+	}
+	return d.raw(way[len(path)]), true, nil
+}
+
 // names returns the names of the members of the object at path, in their
 // order; there are none where there is no object.
 func (d *document) names(path ...string) ([]string, error) {

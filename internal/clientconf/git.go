@@ -215,6 +215,8 @@ func (s *Setup) undoIsDone(p *Plan, r record, gone, ours bool) bool {
 
 func (s *Setup) planToolUndo(ctx context.Context, p *Plan, r record) error {
 	switch r.Client {
+	case Server{Client: Claude}.owner():
+		return s.planServerUndo(p, r)
 	case Git:
 		return s.planGitUndo(ctx, p, r)
 	case Kubectl:

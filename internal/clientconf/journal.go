@@ -34,7 +34,7 @@ const (
 )
 
 // ErrRunning says that another setup is at work.
-var ErrRunning = errors.New("another 'spendonce credential setup' is running: try again when it has ended")
+var ErrRunning = errors.New("another 'spendonce credential setup' or 'mcp install' is running: try again when it has ended")
 
 // record is one thing that was changed.
 type record struct {
@@ -43,6 +43,7 @@ type record struct {
 	File    string   `json:"file,omitempty"`
 	Change  *Change  `json:"change,omitempty"`
 	Tool    *setting `json:"tool,omitempty"`
+	Table   *Table   `json:"table,omitempty"`
 }
 
 // setting is one that the client's own tool has made.
@@ -50,6 +51,7 @@ type setting struct {
 	Key    string            `json:"key"`
 	Values []string          `json:"values"`
 	Local  bool              `json:"local,omitempty"` // of the project, not of the user
+	Scope  Scope             `json:"scope,omitempty"` // of a server
 	Dir    string            `json:"dir,omitempty"`   // the project
 	Env    map[string]string `json:"env,omitempty"`   // variables that say where the tool keeps it
 	Made   string            `json:"made,omitempty"`  // the file that the tool made for it
@@ -62,6 +64,8 @@ func (r record) same(o record) bool {
 		return false
 	case r.Change != nil && o.Change != nil:
 		return r.File == o.File && slices.Equal(r.Change.Path, o.Change.Path)
+	case r.Table != nil && o.Table != nil:
+		return r.File == o.File && r.Table.Name == o.Table.Name
 	case r.Tool != nil && o.Tool != nil:
 		return r.Tool.Key == o.Tool.Key && r.Tool.Dir == o.Tool.Dir && maps.Equal(r.Tool.Env, o.Tool.Env)
 	}

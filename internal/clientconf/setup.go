@@ -10,7 +10,7 @@ import (
 	"github.com/spendonce/spendonce/internal/durable"
 )
 
-// Client is a program that can ask this one for credentials.
+// Client is a program that can ask this one for credentials, or start it.
 type Client string
 
 // The clients.
@@ -19,10 +19,16 @@ const (
 	Docker  Client = "docker"
 	Kubectl Client = "kubectl"
 	Claude  Client = "claude"
+	Cursor  Client = "cursor"
+	VSCode  Client = "vscode"
+	Codex   Client = "codex"
 )
 
-// Clients are all of them.
+// Clients are those that ask for credentials.
 var Clients = []Client{Git, Docker, Kubectl, Claude}
+
+// ServerClients are those that start MCP servers.
+var ServerClients = []Client{Claude, Cursor, VSCode, Codex}
 
 // Service is what a target's token is for.
 type Service struct {
@@ -41,8 +47,8 @@ type Setup struct {
 	// Origin is the origin of a URL in the form that services have it in, or
 	// "" if no token may go there.
 	Origin func(raw string) string
-	// Project is the directory whose settings are changed; empty means those
-	// of the user.
+	// Project is the directory whose settings are changed, an absolute path;
+	// empty means those of the user.
 	Project string
 	// All are the services that there are.
 	All []Service
@@ -137,9 +143,15 @@ func (s *Setup) PlanRemoval(ctx context.Context, client Client, targets []string
 	if err != nil {
 		return nil, err
 	}
+	return s.planRemoval(ctx, slices.DeleteFunc(known, func(r record) bool { return r.Client != client }), targets)
+}
+
+// planRemoval says what it takes to undo records, for these targets or for
+// all.
+func (s *Setup) planRemoval(ctx context.Context, records []record, targets []string) (*Plan, error) {
 	p := &Plan{}
-	for _, r := range slices.Backward(known) {
-		if r.Client != client || len(targets) > 0 && !slices.ContainsFunc(r.Targets, func(t string) bool { return slices.Contains(targets, t) }) {
+	for _, r := range slices.Backward(records) {
+		if len(targets) > 0 && !slices.ContainsFunc(r.Targets, func(t string) bool { return slices.Contains(targets, t) }) {
 			continue
 		}
 		stay := slices.DeleteFunc(slices.Clone(r.Targets), func(t string) bool { return len(targets) == 0 || slices.Contains(targets, t) })
@@ -149,10 +161,14 @@ func (s *Setup) PlanRemoval(ctx context.Context, client Client, targets []string
 			p.adopt = append(p.adopt, func(j *journal) error { return j.note(r) })
 			continue
 		}
-		if r.Change != nil {
-			err = s.planUndo(p, r)
-		} else {
+		var err error
+		switch {
+		case r.Tool != nil:
 			err = s.planToolUndo(ctx, p, r)
+		case r.Table != nil:
+			err = s.planTableUndo(p, r)
+		default:
+			err = s.planUndo(p, r)
 		}
 		if err != nil {
 			return nil, err
@@ -163,19 +179,27 @@ func (s *Setup) PlanRemoval(ctx context.Context, client Client, targets []string
 
 // name says in a message what a record is about.
 func (r record) name() string {
-	if r.Change != nil {
+	switch {
+	case r.Change != nil:
 		return pathText(r.Change.Path) + " in " + r.File
+	case r.Table != nil:
+		return "[" + r.Table.header() + "] in " + r.File
 	}
 	return fmt.Sprintf("%s's %s", r.Client, r.Tool.Key)
 }
 
-// planFile plans that the setting at path in a file gets a value.
+// planFile plans that the setting at path in a file gets a string value.
 func (s *Setup) planFile(p *Plan, known []record, r record, path []string, value, unit string) error {
+	return s.planValue(p, known, r, path, stringValue(value), unit)
+}
+
+// planValue plans that the setting at path in a file gets a value.
+func (s *Setup) planValue(p *Plan, known []record, r record, path []string, v value, unit string) error {
 	doc, existed, err := read(s.Disk, r.File)
 	if err != nil {
 		return err
 	}
-	_, ch, changed, err := set(doc, existed, path, value, unit)
+	_, ch, changed, err := setValue(doc, existed, path, v, unit)
 	if err != nil {
 		return fmt.Errorf("%s was left as it is: %w", r.File, err)
 	}
@@ -185,13 +209,13 @@ func (s *Setup) planFile(p *Plan, known []record, r record, path []string, value
 		s.adopt(p, known, r)
 		return nil
 	}
-	lines := []string{"+ " + printable(pathText(path)+": "+ch.New)}
+	lines := []string{"+ " + printable(pathText(path)) + ": " + oneLine(ch.New)}
 	if ch.Old != nil {
-		lines = slices.Insert(lines, 0, "- "+printable(pathText(path)+": "+*ch.Old))
+		lines = slices.Insert(lines, 0, "- "+printable(pathText(path))+": "+oneLine(*ch.Old))
 	}
 	p.Steps = append(p.Steps, Step{Targets: r.Targets, File: r.File, Lines: lines, do: func(_ context.Context, j *journal) error {
 		err := edit(s.Disk, r.File, func(doc []byte, existed bool) ([]byte, error) {
-			out, ch, changed, err := set(doc, existed, path, value, unit)
+			out, ch, changed, err := setValue(doc, existed, path, v, unit)
 			if err != nil || !changed {
 				return doc, err
 			}
@@ -201,19 +225,19 @@ func (s *Setup) planFile(p *Plan, known []record, r record, path []string, value
 		if err != nil {
 			return err
 		}
-		return s.verify(r.File, path, value)
+		return s.verify(r.File, path, v)
 	}})
 	return nil
 }
 
 // verify reads a setting back.
-func (s *Setup) verify(file string, path []string, value string) error {
+func (s *Setup) verify(file string, path []string, v value) error {
 	doc, _, err := read(s.Disk, file)
 	if err != nil {
 		return fmt.Errorf("reading back what was set up: %w", err)
 	}
-	got, ok, err := Get(doc, path...)
-	if err == nil && (!ok || got != value) {
+	got, ok, err := rawAt(doc, path...)
+	if err == nil && (!ok || !v.is(got)) {
 		err = fmt.Errorf("%s: %w", pathText(path), ErrAltered)
 	}
 	if err != nil {
@@ -230,8 +254,7 @@ func (j *journal) merged(r record) record {
 	}
 	was := j.records[i]
 	r.Targets = union(was.Targets, r.Targets)
-	ours := r.Change != nil && r.Change.Old != nil && (*r.Change.Old == was.Change.New || was.Change.Ours != nil && *r.Change.Old == *was.Change.Ours)
-	if ours {
+	if r.Change != nil && r.Change.Old != nil && was.Change.ours(*r.Change.Old) {
 		ch := *r.Change
 		ch.Ours, ch.Old, ch.Made = ch.Old, was.Change.Old, was.Change.Made
 		r.Change = &ch
@@ -277,9 +300,9 @@ func (s *Setup) planUndo(p *Plan, r record) error {
 		p.adopt = append(p.adopt, func(j *journal) error { return j.strike(r) })
 		return nil
 	}
-	lines := []string{"- " + printable(pathText(r.Change.Path)+": "+r.Change.New)}
+	lines := []string{"- " + printable(pathText(r.Change.Path)) + ": " + oneLine(r.Change.New)}
 	if r.Change.Old != nil {
-		lines = append(lines, "+ "+printable(pathText(r.Change.Path)+": "+*r.Change.Old))
+		lines = append(lines, "+ "+printable(pathText(r.Change.Path))+": "+oneLine(*r.Change.Old))
 	}
 	p.Steps = append(p.Steps, Step{Targets: r.Targets, File: r.File, Lines: lines, do: func(_ context.Context, j *journal) error {
 		var was undone

@@ -53,19 +53,19 @@ func (d *document) indentAt(offset int) string {
 }
 
 // nest is the text of objects within objects, the innermost holding value.
-func (l layout) nest(names []string, value, indent string) string {
+func (l layout) nest(names []string, v value, indent string) string {
 	if len(names) == 0 {
-		return value
+		return v.write(l, indent)
 	}
 	if l.compact {
-		return "{" + quote(names[0]) + l.colon + l.nest(names[1:], value, "") + "}"
+		return "{" + quote(names[0]) + l.colon + l.nest(names[1:], v, "") + "}"
 	}
 	inner := indent + l.unit
-	return "{" + l.newline + inner + quote(names[0]) + l.colon + l.nest(names[1:], value, inner) + l.newline + indent + "}"
+	return "{" + l.newline + inner + quote(names[0]) + l.colon + l.nest(names[1:], v, inner) + l.newline + indent + "}"
 }
 
 // insert adds a member at the end of an object, v, that has members.
-func (d *document) insert(v *hujson.Value, obj *hujson.Object, l layout, names []string, value string) []byte {
+func (d *document) insert(v *hujson.Value, obj *hujson.Object, l layout, names []string, what value) []byte {
 	last := obj.Members[len(obj.Members)-1]
 	gap := ""
 	for _, m := range slices.Backward(obj.Members) {
@@ -89,7 +89,7 @@ func (d *document) insert(v *hujson.Value, obj *hujson.Object, l layout, names [
 	if d.endsInLineComment(end, at) && !strings.Contains(gap, "\n") {
 		gap = l.newline + gap
 	}
-	member := gap + quote(names[0]) + l.colon + l.nest(names[1:], value, indent)
+	member := gap + quote(names[0]) + l.colon + l.nest(names[1:], what, indent)
 	if d.commaAfter(end) >= 0 { // a trailing comma
 		return d.with(at, at, member+",")
 	}
@@ -97,15 +97,15 @@ func (d *document) insert(v *hujson.Value, obj *hujson.Object, l layout, names [
 }
 
 // fill gives an empty object its first member.
-func (d *document) fill(v *hujson.Value, l layout, names []string, value string) []byte {
+func (d *document) fill(v *hujson.Value, l layout, names []string, what value) []byte {
 	open, brace := v.StartOffset+1, v.EndOffset-1
 	at := open + len(bytes.TrimRight(d.text[open:brace], blanks))
 	if l.compact {
-		return d.with(at, brace, quote(names[0])+l.colon+l.nest(names[1:], value, ""))
+		return d.with(at, brace, quote(names[0])+l.colon+l.nest(names[1:], what, ""))
 	}
 	outer := d.indentAt(v.StartOffset)
 	indent := outer + l.unit
-	return d.with(at, brace, l.newline+indent+quote(names[0])+l.colon+l.nest(names[1:], value, indent)+l.newline+outer)
+	return d.with(at, brace, l.newline+indent+quote(names[0])+l.colon+l.nest(names[1:], what, indent)+l.newline+outer)
 }
 
 // remove takes the last name of path out of its object: the member, the white

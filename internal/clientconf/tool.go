@@ -46,7 +46,7 @@ func run(ctx context.Context, dir string, env map[string]string, argv ...string)
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	cmd.WaitDelay = time.Second
-	out, said := limited{room: maxOutput}, limited{room: 300}
+	out, said := limited{room: maxOutput}, limited{room: 8 << 10}
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err = cmd.Run()
 	var exit *exec.ExitError
@@ -55,12 +55,26 @@ func run(ctx context.Context, dir string, env map[string]string, argv ...string)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("waiting for '%s %s': %w", argv[0], verb, context.Cause(ctx))
 	case errors.As(err, &exit):
-		line, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
-		return nil, &toolFailed{argv[0], verb, exit.ExitCode(), printable(line)}
+		return nil, &toolFailed{argv[0], verb, exit.ExitCode(), reason(said.String())}
 	case err != nil:
 		return nil, fmt.Errorf("running '%s %s': %w", argv[0], verb, err)
 	}
 	return out.Bytes(), nil
+}
+
+// reason is the line of what a tool said that tells why: the first that calls
+// itself an error, for warnings may come before it and a trace behind it, else
+// the first.
+func reason(said string) string {
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	line := lines[0]
+	for _, l := range lines {
+		if strings.HasPrefix(strings.ToLower(l), "error") {
+			line = l
+			break
+		}
+	}
+	return printable(strings.ToValidUTF8(line[:min(300, len(line))], ""))
 }
 
 // exitCode is the code with which a tool ended, or -1.
