@@ -1,6 +1,7 @@
 package credcmd
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -84,9 +85,20 @@ settings.`,
 }
 
 func (a *App) setup(cmd *cobra.Command, client clientconf.Client, f setupFlags) error {
-	s, err := a.setupOf(client, f)
+	switch {
+	case f.scope != "user" && f.scope != "project":
+		return streams.Usage("--scope is user or project, not %.40q", f.scope)
+	case f.scope == "project" && client != clientconf.Git && client != clientconf.Claude:
+		return streams.Usage("%s has no settings of a project: leave --scope out", client)
+	}
+	s, err := a.ClientSetup(!f.remove)
 	if err != nil {
 		return err
+	}
+	if f.scope == "project" {
+		if s.Project, err = os.Getwd(); err != nil {
+			return err
+		}
 	}
 	var plan *clientconf.Plan
 	if f.remove {
@@ -101,14 +113,28 @@ func (a *App) setup(cmd *cobra.Command, client clientconf.Client, f setupFlags) 
 	if err != nil {
 		return err
 	}
-	out := setupOutput{1, client, f.dryRun, []clientconf.Step{}, append([]string{}, plan.Already...), append([]string{}, plan.Notes...)}
-	if f.dryRun {
+	return a.CarryOut(cmd.Context(), s, plan, CarryOut{Client: client, DryRun: f.dryRun, Remove: f.remove, JSON: f.asJSON})
+}
+
+// CarryOut says how a plan is carried out.
+type CarryOut struct {
+	Client clientconf.Client
+	DryRun bool // it is only shown
+	Remove bool // it undoes something
+	JSON   bool
+}
+
+// CarryOut does what a plan says, and prints what was done.
+func (a *App) CarryOut(ctx context.Context, s *clientconf.Setup, plan *clientconf.Plan, how CarryOut) error {
+	out := setupOutput{1, how.Client, how.DryRun, []clientconf.Step{}, append([]string{}, plan.Already...), append([]string{}, plan.Notes...)}
+	var err error
+	if how.DryRun {
 		out.Changes = append(out.Changes, plan.Steps...)
 	} else {
 		a.Arm()
-		err = s.Apply(cmd.Context(), plan, func(step clientconf.Step) { out.Changes = append(out.Changes, step) })
+		err = s.Apply(ctx, plan, func(step clientconf.Step) { out.Changes = append(out.Changes, step) })
 	}
-	if f.asJSON {
+	if how.JSON {
 		if failed := json.NewEncoder(a.Streams.Out).Encode(out); err == nil {
 			err = failed
 		}
@@ -116,13 +142,14 @@ func (a *App) setup(cmd *cobra.Command, client clientconf.Client, f setupFlags) 
 	}
 	a.printSetup(out)
 	if err == nil {
-		a.sayEnd(out, f.remove)
+		a.sayEnd(out, how.Remove)
 	}
 	return err
 }
 
-// setupOf collects what a setup works with.
-func (a *App) setupOf(client clientconf.Client, f setupFlags) (*clientconf.Setup, error) {
+// ClientSetup collects what a change of clients' settings works with; the
+// services only if they are needed.
+func (a *App) ClientSetup(services bool) (*clientconf.Setup, error) {
 	s := &clientconf.Setup{StateDir: a.StateDir, Origin: originText}
 	var err error
 	if s.StateDir == "" {
@@ -133,18 +160,7 @@ func (a *App) setupOf(client clientconf.Client, f setupFlags) (*clientconf.Setup
 	if s.StateDir, err = filepath.Abs(s.StateDir); err != nil {
 		return nil, err
 	}
-	switch {
-	case f.scope == "project" && client != clientconf.Git && client != clientconf.Claude:
-		return nil, streams.Usage("%s has no settings of a project: leave --scope out", client)
-	case f.scope == "project":
-		s.Project, err = os.Getwd()
-	case f.scope != "user":
-		return nil, streams.Usage("--scope is user or project, not %.40q", f.scope)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if s.Program, err = a.ownProgram(); err != nil || f.remove {
+	if s.Program, err = a.ownProgram(); err != nil || !services {
 		return s, err
 	}
 	store, err := a.store()

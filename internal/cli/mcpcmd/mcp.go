@@ -16,10 +16,11 @@ func Command(app *credcmd.App) *cobra.Command {
 share: sign in once with 'spendonce login', then let every client start
 'spendonce mcp proxy TARGET' as its server.`,
 		Example: `  spendonce login example --url https://mcp.example.com/mcp
+  spendonce mcp install claude example
   spendonce mcp proxy example`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(proxyCommand(app))
+	cmd.AddCommand(proxyCommand(app), installCommand(app))
 	return cmd
 }
