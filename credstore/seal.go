@@ -123,6 +123,9 @@ func (s *Store) unseal(path, role string, b []byte) ([]byte, *form, error) {
 }
 
 func sealDamage(path string, err error) error {
+	if errors.Is(err, sealed.ErrVersion) {
+		return failing(ErrDamaged, []error{err}, "%s cannot be opened (%v); it was left untouched and nothing was sent: use that version", path, err)
+	}
 	return failing(ErrDamaged, []error{err}, "%s cannot be opened (%v); it was left untouched and nothing was sent: restore it from a backup, or move it aside (mv %s %s.damaged) and sign in again", path, err, path, path)
 }
 

@@ -1,11 +1,16 @@
 // Package sealed is the form of a file that is encrypted at rest: one JSON
-// object that says under which key it is sealed and holds the rest as
+// array that says under which key it is sealed and holds the rest as
 // authenticated ciphertext.
 //
-//	{"spendonce-sealed":1,"key":{"kind":"keyring","id":"0f…"},"data":"…"}
-//	{"spendonce-sealed":1,"key":{"kind":"age","id":"0f…","wrapped":"…"},"data":"…"}
+//	["spendonce-sealed",1,{"kind":"keyring","id":"0f…"},"…"]
+//	["spendonce-sealed",1,{"kind":"age","id":"0f…","wrapped":"…"},"…"]
 //
-// data is base64 of a nonce of 12 bytes, the ciphertext of AES-256-GCM and its
+// It is an array because a file in plain is an object: a program that knows
+// nothing of sealed files finds such a file damaged and leaves it alone. In an
+// object it would see records that it does not know, and write its own beside
+// them.
+//
+// The last string is base64 of a nonce of 12 bytes, the ciphertext of AES-256-GCM and its
 // tag of 16 bytes. Version, role of the file, kind, id and wrapped key are
 // authenticated with it: a sealed file that is put in another one's place, or
 // whose header is edited, does not open. That an older version of the same
@@ -42,15 +47,16 @@ type File struct {
 	data []byte // nonce, ciphertext, tag
 }
 
-// The members of the object, up to what varies.
+// The elements of the array, up to what varies.
 const (
-	magic   = `{"spendonce-sealed":`
+	label   = "spendonce-sealed"
+	magic   = `["` + label + `",`
 	version = "1"
-	toKind  = `,"key":{"kind":"`
+	toKind  = `,{"kind":"`
 	toID    = `","id":"`
 	toWrap  = `","wrapped":"`
-	toData  = `"},"data":"`
-	end     = "\"}\n"
+	toData  = `"},"`
+	end     = "\"]\n"
 )
 
 const (
@@ -71,14 +77,9 @@ var (
 	ErrKey = errors.New("another key than the file names")
 )
 
-// Member is the name of the first member of a sealed file.
-const Member = "spendonce-sealed"
-
 // Is reports whether the bytes claim to be a sealed file. No file in plain
-// does: there, a member of that name is an object or missing.
-func Is(b []byte) bool {
-	return len(b) > len(magic) && string(b[:len(magic)]) == magic && b[len(magic)] >= '0' && b[len(magic)] <= '9'
-}
+// does: it is an object.
+func Is(b []byte) bool { return bytes.HasPrefix(b, []byte(magic)) }
 
 // Parse reads the header. What it accepts is byte for byte what [Seal]
 // writes.
@@ -207,7 +208,7 @@ func header(ref Ref) string {
 // each part behind its length.
 func authenticated(ref Ref, role string) []byte {
 	var b []byte
-	for _, part := range []string{Member, version, role, ref.Kind, ref.ID, string(ref.Wrapped)} {
+	for _, part := range []string{label, version, role, ref.Kind, ref.ID, string(ref.Wrapped)} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(part)))
 		b = append(b, part...)
 	}
