@@ -60,10 +60,12 @@ const (
 )
 
 const (
-	overhead   = 12 + 16 // nonce and tag
-	maxKind    = 16
-	maxWrapped = 64 << 10
+	overhead = 12 + 16 // nonce and tag
+	maxKind  = 16
 )
+
+// MaxWrapped bounds [Ref.Wrapped].
+const MaxWrapped = 64 << 10
 
 var (
 	// ErrFormat: the bytes are no sealed file, or not a whole one.
@@ -98,7 +100,7 @@ func Parse(b []byte) (File, error) {
 	if bytes.HasPrefix(r.rest, []byte(toWrap)) {
 		r.literal(toWrap)
 		f.Ref.Wrapped = r.base64()
-		r.bad = r.bad || len(f.Ref.Wrapped) == 0 || len(f.Ref.Wrapped) > maxWrapped
+		r.bad = r.bad || len(f.Ref.Wrapped) == 0 || len(f.Ref.Wrapped) > MaxWrapped
 	}
 	r.literal(toData)
 	f.data = r.base64()
