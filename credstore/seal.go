@@ -11,8 +11,9 @@ import (
 
 // Keys gets, makes and drops the keys of sealed files. The package
 // credstore/keys implements it. It is called without any lock of the store,
-// for it may have to ask a person, and once for each key: what it returned is
-// kept in memory as long as the store is open.
+// for it may have to ask a person (but for one case with a received token in
+// hand, when it gets a bound), and once for each key: what it returned is kept
+// in memory as long as the store is open.
 type Keys interface {
 	// Kind is what a store that does not exist yet is sealed with; "" means
 	// that it is not.

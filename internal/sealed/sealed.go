@@ -106,7 +106,7 @@ func Parse(b []byte) (File, error) {
 	f.data = r.base64()
 	r.literal(end)
 	switch {
-	case r.bad, number == "", f.Ref.Kind == "", len(f.Ref.Kind) > maxKind, len(f.Ref.ID) != idLength, len(f.data) < overhead, len(r.rest) > 0:
+	case r.bad, number == "", f.Ref.Kind == "", len(f.Ref.Kind) > maxKind, !IsID(f.Ref.ID), len(f.data) < overhead, len(r.rest) > 0:
 		return File{}, fmt.Errorf("%w, at byte %d", ErrFormat, len(b)-len(r.rest))
 	}
 	return f, nil
