@@ -48,10 +48,10 @@ func lookAtIdentity(c *config.Config, r credstore.Report) identity {
 	if info.Mode().IsRegular() {
 		id.mode = info.Mode().Perm()
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
 		for _, dir := range []string{r.State.Path, r.Beside.Path} {
 			dir, err := filepath.EvalSymlinks(dir)
-			id.beside = id.beside || err == nil && strings.HasPrefix(real, dir+string(filepath.Separator))
+			id.beside = id.beside || err == nil && strings.HasPrefix(target, dir+string(filepath.Separator))
 		}
 	}
 	return id
