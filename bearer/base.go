@@ -17,6 +17,9 @@ const (
 	continueTimeout = time.Second
 	idleTimeout     = 90 * time.Second
 	maxHeader       = 1 << 20
+	// The target is one host: what net/http keeps for one (2) would have a
+	// program with many requests at once connect anew for nearly each.
+	idleConns = 64
 	// A peer that vanished is found out by HTTP/2 pings, even under an event
 	// stream that is silent for hours.
 	pingAfter, pingTimeout = 30 * time.Second, 15 * time.Second
@@ -40,6 +43,7 @@ func newBase(headers time.Duration) *http.Transport {
 		ResponseHeaderTimeout:  headers,
 		ExpectContinueTimeout:  continueTimeout,
 		IdleConnTimeout:        idleTimeout,
+		MaxIdleConnsPerHost:    idleConns,
 		MaxResponseHeaderBytes: maxHeader,
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
