@@ -167,7 +167,11 @@ func lost(resp *http.Response) bool {
 
 // post sends a message.
 func (r *run) post(ctx context.Context, s *session, m message) (*http.Response, error) {
-	to := r.url
+	at, err := r.place()
+	if err != nil {
+		return nil, err
+	}
+	to := at.url
 	if s != nil && s.stream != nil {
 		if s.stream.hasEnded() {
 			return nil, errStreamEnded
@@ -217,7 +221,8 @@ func bodyFailure(err error) *failure {
 func (r *run) readBody(ctx context.Context, resp *http.Response) (body []byte, release func(), err error) {
 	release = func() {}
 	var b bytes.Buffer
-	if _, err = io.CopyN(&b, resp.Body, longMessage); errors.Is(err, io.EOF) {
+	short := min(longMessage, r.lim.Message+1)
+	if _, err = io.CopyN(&b, resp.Body, int64(short)); errors.Is(err, io.EOF) {
 		return b.Bytes(), release, nil
 	}
 	if err != nil {
@@ -227,7 +232,7 @@ func (r *run) readBody(ctx context.Context, resp *http.Response) (body []byte, r
 		return nil, release, err
 	}
 	release = func() { r.long.Release(1) }
-	if _, err = io.Copy(&b, io.LimitReader(resp.Body, int64(r.lim.Message)-longMessage+1)); err != nil {
+	if _, err = io.Copy(&b, io.LimitReader(resp.Body, int64(r.lim.Message+1-short))); err != nil {
 		return nil, release, err
 	}
 	if b.Len() > r.lim.Message {

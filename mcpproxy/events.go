@@ -103,7 +103,7 @@ func (e *eventReader) take(p []byte) error {
 		_, _ = e.now.long.Write(p)
 		e.skipped += len(p)
 	default:
-		e.line = append(e.line, p...)
+		e.line = appendDoubling(e.line, p)
 		isData := bytes.HasPrefix(e.line, fieldData)
 		switch {
 		case !isData && len(e.line) > longestField:

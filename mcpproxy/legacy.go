@@ -90,19 +90,23 @@ func (r *run) openStream(ctx context.Context) (*oldStream, error) {
 // endpoint is where a server says that it takes messages. A token goes there:
 // so it must be the origin of the URL that the user has given.
 func (r *run) endpoint(said string) (*url.URL, error) {
-	u, err := r.url.Parse(said)
+	at, err := r.place()
 	if err != nil {
-		return nil, unanswered("old_transport", "the place at which the server says it takes messages is no URL")
+		return nil, err
+	}
+	u, err := at.url.Parse(said)
+	if err != nil {
+		return nil, unanswered("elsewhere", "the place at which the server says it takes messages is no URL")
 	}
 	u.Fragment, u.RawFragment = "", ""
 	o, err := bearer.OriginOf(u)
-	if err != nil || o != r.origin || u.User != nil {
+	if err != nil || o != at.origin || u.User != nil {
 		where := "a place where no token may go"
 		if err == nil {
 			where = o.String()
 		}
 		return nil, &failure{code: CodeUnanswered, kind: "elsewhere",
-			message: fmt.Sprintf("the server wants messages to be sent to %s, which is not its own origin %s: nothing was sent there", where, r.origin)}
+			message: fmt.Sprintf("the server wants messages to be sent to %s, which is not its own origin %s: nothing was sent there", where, at.origin)}
 	}
 	return u, nil
 }

@@ -47,10 +47,19 @@ func (l *lineReader) read() (line []byte, long *outline, err error) {
 		if long != nil {
 			_, _ = long.Write(part)
 		} else {
-			line = append(line, part...)
+			line = appendDoubling(line, part)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return bytes.TrimSuffix(line, []byte("\n")), long, err
 		}
 	}
+}
+
+// appendDoubling appends to what may become long: append itself grows by a
+// quarter each time, and copies the whole more often.
+func appendDoubling(b, p []byte) []byte {
+	if len(b)+len(p) > cap(b) && len(b) > 0 {
+		b = append(make([]byte, 0, 2*cap(b)+len(p)), b...)
+	}
+	return append(b, p...)
 }

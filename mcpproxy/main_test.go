@@ -18,7 +18,12 @@ import (
 	"github.com/spendonce/spendonce/mcpproxy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// The official server forgets a reader of its own when a client ends
+		// the request of a subscription.
+		goleak.IgnoreTopFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read"))
+}
 
 // patience is how long a test waits for what must come.
 const patience = 20 * time.Second

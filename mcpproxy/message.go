@@ -94,6 +94,7 @@ func parse(raw []byte) (message, error) {
 	})
 	switch null := m.id.Kind() == 'n'; {
 	case err != nil || !atEnd(d):
+		m.id = nil // of what is no message
 		return m, errNotJSON
 	case badID != nil:
 		return m, badID

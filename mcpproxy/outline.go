@@ -22,9 +22,10 @@ type outline struct {
 	value           []byte // of the member "id", as far as it is read
 	inID            bool
 
-	id     jsontext.Value
-	method bool // there is one
-	result bool // or an error
+	id         jsontext.Value
+	identified bool // there is an id, fit to be used or not
+	method     bool // there is one
+	result     bool // or an error
 }
 
 // Write takes the next bytes of the message; it never fails.
@@ -71,6 +72,7 @@ func (o *outline) next(b byte) {
 	case ':':
 		if o.depth == 1 {
 			o.inID, o.value = string(o.key) == "id", nil
+			o.identified = o.identified || o.inID
 			o.method = o.method || string(o.key) == "method"
 			o.result = o.result || string(o.key) == "result" || string(o.key) == "error"
 		}
@@ -120,7 +122,7 @@ func (o *outline) kind() kind {
 	switch {
 	case o.method && o.id != nil:
 		return kindRequest
-	case o.method:
+	case o.method && !o.identified:
 		return kindNotification
 	case o.result && o.id != nil:
 		return kindResponse

@@ -50,6 +50,7 @@ func TestTheSessionIsNamedAndEnded(t *testing.T) {
 			c.handshake(version)
 			c.say(`{"id":1,"method":"m"}`)
 			c.hear()
+			s.waitFor(t, "a GET", func(r seen) bool { return r.method == http.MethodGet })
 			c.end()
 			var methods []string
 			for i, r := range s.got() {

@@ -30,12 +30,15 @@ const (
 	HTTPWithSSE
 )
 
-// Config describes a [Proxy]. URL and Transport must be set.
+// Config describes a [Proxy]. URL, or Locate, and Transport must be set.
 type Config struct {
 	// Target names the server in messages.
 	Target string
 	// URL is the server's MCP endpoint: https, or http on a loopback address.
 	URL string
+	// Locate is asked for the URL, if that is empty, until it knows; the error
+	// is that of the request which needs it. It may be called concurrently.
+	Locate func() (string, error)
 	// Transport sends the requests, with a token where that is wanted: a
 	// bearer.Transport, whose Origins bound where it goes. It must leave
 	// bodies as they are.
@@ -85,27 +88,65 @@ const (
 type Proxy struct {
 	cfg    Config
 	lim    Limits
-	url    *url.URL
-	origin bearer.Origin
 	client *http.Client
 	log    *slog.Logger
+
+	mu    sync.Mutex
+	known *place
+}
+
+// place is where the server is.
+type place struct {
+	url    *url.URL
+	origin bearer.Origin
+}
+
+func placeAt(raw string) (*place, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.User != nil {
+		return nil, bearer.ErrNotAnOrigin
+	}
+	origin, err := bearer.OriginOf(u)
+	u.Fragment, u.RawFragment = "", ""
+	return &place{u, origin}, err
+}
+
+// place returns where the server is, if that is known by now.
+func (p *Proxy) place() (*place, error) {
+	p.mu.Lock()
+	known := p.known
+	p.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	raw, err := p.cfg.Locate()
+	if err == nil {
+		known, err = placeAt(raw)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.log.Info("the server is known", "server", known.origin.String())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known = known
+	return known, nil
 }
 
 // New returns a Proxy.
 func New(cfg Config) (*Proxy, error) {
-	u, err := url.Parse(cfg.URL)
-	if err != nil || u.User != nil {
-		return nil, fmt.Errorf("the URL of %s is not that of a server: %w", cfg.Target, bearer.ErrNotAnOrigin)
-	}
-	origin, err := bearer.OriginOf(u)
-	if err != nil {
-		return nil, fmt.Errorf("the URL of %s is not that of a server: %w", cfg.Target, err)
-	}
-	if cfg.Transport == nil {
+	p := &Proxy{cfg: cfg, lim: cfg.Limits.withDefaults(), log: cfg.Log}
+	switch {
+	case cfg.Transport == nil:
 		return nil, errors.New("a proxy needs a transport")
+	case cfg.URL != "":
+		var err error
+		if p.known, err = placeAt(cfg.URL); err != nil {
+			return nil, fmt.Errorf("the URL of %s is not that of a server: %w", cfg.Target, err)
+		}
+	case cfg.Locate == nil:
+		return nil, errors.New("a proxy needs to know where the server is")
 	}
-	u.Fragment, u.RawFragment = "", ""
-	p := &Proxy{cfg: cfg, lim: cfg.Limits.withDefaults(), url: u, origin: origin, log: cfg.Log}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
@@ -171,7 +212,7 @@ func (p *Proxy) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	read := make(chan error, 1)
 	go func() { read <- r.read(in) }()
 
-	p.log.Info("started", "target", p.cfg.Target, "server", p.origin.String())
+	p.log.Info("started", "target", p.cfg.Target)
 	var err error
 	select {
 	case err = <-read:

@@ -79,8 +79,11 @@ func (r *run) sendInit(c *call) (*http.Response, *session, error) {
 			return resp, nil, nil
 		}
 		stream, err := r.openStream(c.ctx)
-		if err != nil {
-			r.log.Debug("the server has no old transport either", "reason", err)
+		switch {
+		case err != nil && judge(err).kind == "elsewhere":
+			return nil, nil, err
+		case err != nil:
+			r.log.Debug("the server has no old transport either", "reason", judge(err).message)
 			return resp, nil, nil // what it said first is the answer
 		}
 		r.log.Info("the server has only HTTP with SSE")
@@ -201,7 +204,11 @@ func (r *run) endSession(ctx context.Context) {
 	case s.id.Empty():
 		return
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, r.url.String(), http.NoBody)
+	at, err := r.place()
+	if err != nil {
+		return
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, at.url.String(), http.NoBody)
 	if err != nil {
 		return
 	}

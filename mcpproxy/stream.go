@@ -163,7 +163,11 @@ func (r *run) tellServer(raw jsontext.Value) {
 
 // get asks for a stream.
 func (r *run) get(ctx context.Context, s *session, cursor string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url.String(), http.NoBody)
+	at, err := r.place()
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.url.String(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}

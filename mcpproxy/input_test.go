@@ -1,0 +1,157 @@
+package mcpproxy_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/spendonce/spendonce/mcpproxy"
+)
+
+func TestGarbageIsRefusedInJSONRPCAndNotSent(t *testing.T) {
+	for say, want := range map[string]string{
+		`garbage`:                          `"id":null,"error":{"code":-32700,`,
+		`{"id":1,"method":"m"`:             `"id":null,"error":{"code":-32700,`,
+		`{"id":1,"method":"m"} x`:          `"code":-32700,`,
+		"{\"id\":1,\"method\":\"\xff\"}":   `"code":-32700,`,
+		`42`:                               `"id":null,"error":{"code":-32600,`,
+		`{}`:                               `"id":null,"error":{"code":-32600,`,
+		`{"id":1}`:                         `"id":1,"error":{"code":-32600,`,
+		`{"id":null,"method":"m"}`:         `"id":null,"error":{"code":-32600,`,
+		`{"id":[1],"method":"m"}`:          `"id":null,"error":{"code":-32600,`,
+		`[]`:                               `"id":null,"error":{"code":-32600,`,
+		`[{"id":1,"method":"m"}]`:          `"id":1,"error":{"code":-32600,`,
+		`[{"method":"notifications/x"}]`:   `"id":null,"error":{"code":-32600,`,
+		`[[{"id":1,"method":"m"}]]`:        `"id":null,"error":{"code":-32600,`,
+		strings.Repeat("[", 20000):         `"code":-32700,`,
+		strings.Repeat(`{"a":`, 20000):     `"code":-32700,`,
+		`{"id":1,"method":"m","method":2}`: "", // for the server to judge
+	} {
+		s := serveSession(t, "2025-11-25", func(w http.ResponseWriter, _ *http.Request, _ string) { answer(w, `{"id":1,"result":{}}`) })
+		c := connect(t, s.URL, mcpproxy.Config{})
+		c.handshake("2025-11-25")
+		c.say(say, `{"id":1,"method":"m"}`)
+		if want != "" {
+			if got := c.hear(); !strings.Contains(got, want) {
+				t.Errorf("%.60s gives %s", say, got)
+			}
+		} else {
+			c.want(`{"id":1,"result":{}}`)
+		}
+		c.want(`{"id":1,"result":{}}`)
+		c.end()
+		for _, r := range s.got() {
+			if r.body == say && want != "" {
+				t.Errorf("%.60s was sent", say)
+			}
+		}
+	}
+}
+
+func TestABatchPassesInTheRevisionThatHasThem(t *testing.T) {
+	const batch = `[{"id":1,"method":"a"}, {"method":"notifications/x"},{"id":2,"method":"b"}]`
+	for name, reply := range map[string]func(w http.ResponseWriter){
+		"as one": func(w http.ResponseWriter) { answer(w, `[{"id":2,"result":{}}, {"id":1,"result":{}}]`) },
+		"as events": func(w http.ResponseWriter) {
+			events(w)("data: {\"id\":2,\"result\":{}}\n\ndata: {\"id\":1,\"result\":{}}\n\n")
+		},
+		"in part": func(w http.ResponseWriter) { events(w)("data: {\"id\":2,\"result\":{}}\n\n") },
+	} {
+		s := serveSession(t, "2025-03-26", nil)
+		s.Config.Handler = mux(s.Config.Handler, batch, reply)
+		c := connect(t, s.URL, mcpproxy.Config{})
+		c.handshake("2025-03-26")
+		c.say(batch)
+		switch name {
+		case "as one":
+			c.want(`[{"id":2,"result":{}}, {"id":1,"result":{}}]`)
+		case "as events":
+			c.want(`{"id":2,"result":{}}`)
+			c.want(`{"id":1,"result":{}}`)
+		case "in part":
+			c.want(`{"id":2,"result":{}}`)
+			if got := c.hear(); !strings.Contains(got, `"id":1,"error":{"code":-32000`) {
+				t.Errorf("got %s", got)
+			}
+		}
+		c.end()
+	}
+}
+
+func TestAServersBatchIsTakenApartWhereTheRevisionHasNone(t *testing.T) {
+	s := serveSession(t, "2025-06-18", func(w http.ResponseWriter, _ *http.Request, _ string) {
+		answer(w, `[{"method":"n", "params":1.0}, {"id":1,"result":{}}]`)
+	})
+	c := connect(t, s.URL, mcpproxy.Config{})
+	c.handshake("2025-06-18")
+	c.say(`{"id":1,"method":"m"}`)
+	c.want(`{"method":"n", "params":1.0}`)
+	c.want(`{"id":1,"result":{}}`)
+}
+
+// What is no message never reaches the client.
+func TestAServersGarbageIsDropped(t *testing.T) {
+	s := serveSession(t, "2025-06-18", func(w http.ResponseWriter, _ *http.Request, _ string) {
+		events(w)("data: garbage\n\ndata: 42\n\nevent: other\ndata: {\"method\":\"other\"}\n\ndata: {\"id\":9,\"result\":\"of nobody\"}\n\ndata: {\"id\":1,\"result\":{}}\n\n")
+	})
+	c := connect(t, s.URL, mcpproxy.Config{})
+	c.handshake("2025-06-18")
+	c.say(`{"id":1,"method":"m"}`)
+	c.want(`{"id":9,"result":"of nobody"}`)
+	c.want(`{"id":1,"result":{}}`)
+	c.say(`{"id":77,"result":"to nobody"}`)
+	s.waitFor(t, "a response to nobody", func(r seen) bool { return strings.Contains(r.body, "to nobody") })
+}
+
+func TestRedirectsAreFollowedWithinTheOriginWithTheirBody(t *testing.T) {
+	elsewhere := serve(t, func(http.ResponseWriter, *http.Request, string) {})
+	for to, want := range map[string]string{
+		"/there":                       `{"id":1,"result":{}}`,
+		elsewhere.URL + "/secret-path": `a redirect to ` + elsewhere.URL + ` that was not followed`,
+		"http://example.com/":          `a redirect to a place where no token may go`,
+	} {
+		s := serveSession(t, "2025-06-18", func(w http.ResponseWriter, r *http.Request, body string) {
+			if r.URL.Path != "/there" {
+				w.Header().Set("Location", to)
+				w.WriteHeader(http.StatusTemporaryRedirect)
+				return
+			}
+			answer(w, strings.Replace(body, `"method":"m"`, `"result":{}`, 1))
+		})
+		c := connect(t, s.URL, mcpproxy.Config{})
+		c.handshake("2025-06-18")
+		c.say(`{"id":1,"method":"m"}`)
+		if got := c.hear(); !strings.Contains(got, want) || strings.Contains(got, "secret-path") {
+			t.Errorf("got %s", got)
+		}
+		c.end()
+	}
+	if n := len(elsewhere.got()); n != 0 {
+		t.Errorf("%d requests went elsewhere", n)
+	}
+	s := serveSession(t, "2025-06-18", func(w http.ResponseWriter, _ *http.Request, _ string) {
+		w.Header().Set("Location", "/there")
+		w.WriteHeader(http.StatusSeeOther)
+	})
+	c := connect(t, s.URL, mcpproxy.Config{})
+	c.handshake("2025-06-18")
+	c.say(`{"id":1,"method":"m"}`)
+	if got := c.hear(); !strings.Contains(got, `"kind":"redirect","status":303`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// mux answers one message, and leaves the others to h.
+func mux(h http.Handler, body string, reply func(w http.ResponseWriter)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		if string(b) == body {
+			reply(w)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(b))
+		h.ServeHTTP(w, r)
+	})
+}
