@@ -69,7 +69,6 @@ func TestMain(m *testing.M) {
 		work(raw)
 		return
 	}
-	endWithParent()
 	os.Exit(m.Run())
 }
 

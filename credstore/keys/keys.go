@@ -96,11 +96,9 @@ func (k *Keys) Look(ctx context.Context, ref sealed.Ref) (sealed.Key, error) {
 	if ref.Kind != KindKeyring {
 		return k.Key(ctx, ref)
 	}
-	bound := min(lookBound, k.wait())
-	ctx, cancel := context.WithTimeout(ctx, bound)
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
-	key, err := look(ctx, ref.ID, false)
-	return key, late(ctx, bound, err)
+	return look(ctx, ref.ID, false)
 }
 
 // Make makes a key of the kind that [Keys.Kind] says, puts it where it is

@@ -170,6 +170,15 @@ func (a *App) request(ctx context.Context, target string, f requestFlags) error 
 // placeOf is where the target's token may go. Beside a store that cannot be
 // read, a token in the environment still has the configuration.
 func (a *App) placeOf(s *credstore.Store, target string) (place, error) {
+	p, err := a.knownPlace(s, target)
+	if err == nil && len(p.origins) == 0 {
+		err = streams.Usage("it is not known where the token of %s may go: sign in with 'spendonce login %s --url URL', or set url of the target in the configuration", target, target)
+	}
+	return p, err
+}
+
+// knownPlace is what is known of that, which may be nothing.
+func (a *App) knownPlace(s *credstore.Store, target string) (place, error) {
 	entries, err := s.List()
 	if err != nil {
 		if _, set := os.LookupEnv(credstore.OverrideVariable(target)); !set {
@@ -181,8 +190,8 @@ func (a *App) placeOf(s *credstore.Store, target string) (place, error) {
 		return place{}, err
 	}
 	i := slices.IndexFunc(list, func(p place) bool { return p.target == target })
-	if i < 0 || len(list[i].origins) == 0 {
-		return place{}, streams.Usage("it is not known where the token of %s may go: sign in with 'spendonce login %s --url URL', or set url of the target in the configuration", target, target)
+	if i < 0 {
+		return place{}, nil
 	}
 	return list[i], nil
 }

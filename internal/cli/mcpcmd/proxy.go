@@ -2,6 +2,9 @@ package mcpcmd
 
 import (
 	"context"
+	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +18,8 @@ type proxyFlags struct {
 	transport     string
 	maxMessage    int
 	headerTimeout time.Duration
+	headers       []string
+	login         bool
 	logs          logFlags
 }
 
@@ -37,11 +42,12 @@ Messages pass unchanged. However many clients start their own proxy, the target 
 signed in to once and its token refreshed once. When a person has to do something,
 the client gets an error that says what to run; this command goes on, and a login
 or logout elsewhere is noticed. A session that the server has forgotten is begun
-again by the same handshake. A browser is never opened.
+again by the same handshake. No browser is opened, unless --login lets it.
 
 The command ends when the client closes standard input, and tells the server so.
 Logs go to standard error: warnings, and with --verbose methods, sizes and times,
-never what is in a message.`,
+never what is in a message. --log-file gets them too, in a directory that only you
+can write to; at 8 MiB it becomes FILE.1.`,
 		Example: `  spendonce mcp proxy example < /dev/null
   claude mcp add example -- spendonce mcp proxy example`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -59,6 +65,8 @@ never what is in a message.`,
 	flags.StringVar(&f.transport, "transport", "auto", "`KIND` of server: http (streamable), sse (2024-11-05), or auto: http, and sse if it has only that")
 	flags.IntVar(&f.maxMessage, "max-message", 64<<20, "refuse messages that are longer than this many `BYTES`")
 	flags.DurationVar(&f.headerTimeout, "header-timeout", 5*time.Minute, "wait this long for a server to begin its answer; 0: without end")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a further `NAME:VALUE` to send with each request; may be repeated")
+	flags.BoolVar(&f.login, "login", false, "let a person sign in with a browser when that is needed; of several proxies one asks")
 	f.logs.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions([]string{"auto", "http", "sse"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -76,19 +84,60 @@ func proxy(ctx context.Context, app *credcmd.App, target string, f proxyFlags) e
 	case f.headerTimeout == 0:
 		f.headerTimeout = -1 // as a bearer transport says it
 	}
+	header, err := parseHeader(f.headers)
+	if err != nil {
+		return err
+	}
 	app.Arm() // it is to end by itself when told to
-	log := f.logs.open(app.Streams)
-	conn, err := app.Connect(target, f.headerTimeout, func(err error) { log.Warn("the session may be lost", "reason", err) })
+	log, err := f.logs.open(app.Streams)
+	if err != nil {
+		return err
+	}
+	conn, err := app.Connect(target, credcmd.ConnectConfig{
+		HeaderTimeout: f.headerTimeout, SignIn: f.login,
+		Warn: func(err error) { log.Warn("the session may be lost", "reason", err) },
+	})
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	p, err := mcpproxy.New(mcpproxy.Config{
-		Target: target, URL: conn.URL, Transport: conn.Transport, Wire: wire, Log: log, Settle: conn.Close,
+		Target: target, Locate: conn.Locate, Transport: conn, Header: header, Wire: wire, Log: log, Settle: conn.Close,
 		Limits: mcpproxy.Limits{Message: f.maxMessage},
 	})
 	if err != nil {
 		return err
 	}
-	return p.Run(ctx, app.Streams.In, app.Streams.Out)
+	in := app.Streams.In
+	app.Streams.In = strings.NewReader("") // it is the client's: no sign-in asks there
+	return p.Run(ctx, in, app.Streams.Out)
+}
+
+// parseHeader reads the headers of --header.
+func parseHeader(lines []string) (http.Header, error) {
+	h := http.Header{}
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		value = strings.Trim(value, " \t")
+		name = http.CanonicalHeaderKey(name)
+		odd := strings.ContainsFunc(name, func(r rune) bool {
+			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+		})
+		if !ok || name == "" || odd || strings.ContainsFunc(value, func(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }) {
+			return nil, streams.Usage("--header: one of them is not NAME:VALUE on one line")
+		}
+		switch {
+		case name == "Authorization":
+			return nil, streams.Usage("--header Authorization: the token of the target is what is sent there")
+		case strings.HasPrefix(name, "Mcp-"), slices.Contains(protocolHeaders, name):
+			return nil, streams.Usage("--header %s: the protocol sets that itself", name)
+		}
+		h.Add(name, value)
+	}
+	return h, nil
+}
+
+var protocolHeaders = []string{
+	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Host", "Last-Event-Id",
+	"Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
