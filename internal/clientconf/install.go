@@ -210,7 +210,7 @@ func (s *Setup) planServer(p *Plan, known []record, sv Server, at place, e Entry
 			return fmt.Errorf("%s was left as it is: %w", at.file, err)
 		}
 		r.Change = &ch
-		if step, ok := s.toolStep(sv, at, e, r, there); ok {
+		if step, ok := s.toolStep(sv, at, e, r, doc, there); ok {
 			p.Steps = append(p.Steps, step)
 			return nil
 		}
@@ -231,8 +231,10 @@ func (s *Setup) foreign(sv Server, at place, why string) error {
 }
 
 // toolStep is how the client's own tool puts the entry in, if it has one that
-// does and that is here.
-func (s *Setup) toolStep(sv Server, at place, e Entry, r record, there bool) (Step, bool) {
+// does and that is here. VS Code's writes the file anew, with the servers and
+// inputs that it knows and without comments: it is used where there is nothing
+// yet.
+func (s *Setup) toolStep(sv Server, at place, e Entry, r record, doc []byte, there bool) (Step, bool) {
 	var commands [][]string
 	var env map[string]string
 	switch {
@@ -246,7 +248,7 @@ func (s *Setup) toolStep(sv Server, at place, e Entry, r record, there bool) (St
 			env = map[string]string{"CLAUDE_CONFIG_DIR": filepath.Dir(at.file)}
 		}
 		r.Tool = &setting{Key: sv.Name, Scope: sv.Scope, Dir: s.Project, Env: env}
-	case sv.Client == VSCode && sv.Scope == ScopeUser:
+	case sv.Client == VSCode && sv.Scope == ScopeUser && squeeze(string(doc)) == "":
 		named, _ := json.Marshal(struct { // strings can always be encoded
 			Name string `json:"name"`
 			Entry
@@ -337,6 +339,13 @@ func (s *Setup) planServerUndo(p *Plan, r record) error {
 		return j.strike(r)
 	}})
 	return nil
+}
+
+// leavesNothing reports whether a file that VS Code made for a server has only
+// its empty list of inputs without it.
+func (r record) leavesNothing(doc []byte) bool {
+	made := r.Change.Made
+	return r.Client == Server{Client: VSCode}.owner() && made != nil && made.Depth == 0 && made.Old == nil && squeeze(string(doc)) == `{"inputs":[]}`
 }
 
 // dropEmpty removes a project's file that was made for the server and is empty

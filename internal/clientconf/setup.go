@@ -311,10 +311,13 @@ func (s *Setup) planUndo(p *Plan, r record) error {
 		}
 		err := edit(s.Disk, r.File, func(doc []byte, _ bool) ([]byte, error) {
 			was, err = undo(doc, *r.Change)
-			if err == nil && !was.noFile && was.doc == nil {
+			switch {
+			case err != nil || was.noFile || r.leavesNothing(was.doc):
+				return nil, err
+			case was.doc == nil:
 				was.doc = []byte{}
 			}
-			return was.doc, err
+			return was.doc, nil
 		})
 		if err != nil {
 			return err
