@@ -26,15 +26,11 @@ func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (To
 	_ = h.targetLock.Step() // only waiters look at it
 	unstage := h.store.stage("saving the new token of %s", v.target)
 	defer unstage()
-	saveErr := h.save(v, d, sent, next, tokens)
+	save := func() error { return h.save(v, d, sent, next, tokens) }
+	saveErr := h.withKey(save)
 	if saveErr != nil && !errors.Is(saveErr, lockfile.ErrNotObtained) { // the lock has been waited for once
 		h.storeTemp.Discard()
-		if need := needed(saveErr); need != nil {
-			// Only who broke the target's lock can have given the store
-			// another key.
-			_ = h.store.fetch(context.WithoutCancel(h.ctx), need)
-		}
-		saveErr = h.save(v, d, sent, next, tokens)
+		saveErr = h.withKey(save)
 	}
 	if saveErr != nil {
 		if markErr := h.targetLock.SetMark(v.markAs(lockfile.MarkSpent)); markErr != nil {
@@ -63,6 +59,9 @@ func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens 
 		// A login that was cut short is decided by the token that is stored,
 		// which is about to go.
 		err := h.settle(ctx, lock)
+		if needed(err) != nil {
+			return err
+		}
 		if err != nil {
 			h.warn("the session file of %s could not be settled before the commit: %v", v.target, err)
 		}
@@ -110,6 +109,27 @@ func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens 
 		}
 		return nil
 	})
+}
+
+// withKey runs save, and again with the key that it turned out to need. A
+// rekey waits for the targets that are stored; who logs out meanwhile, or
+// breaks our lock, takes the target from among them. What we then save is
+// little or nothing, and still it is a token that was paid for: this is the
+// one place where a key is fetched under a lock, that of the target, for as
+// long as an exchange may take. Others see a holder that is alive.
+func (h *hold) withKey(save func() error) error {
+	err := save()
+	need := needed(err)
+	if need == nil {
+		return err
+	}
+	_ = h.targetLock.Step() // only waiters look at it
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), h.settings.StaleAfter/2)
+	defer cancel()
+	if err := h.store.fetch(ctx, need); err != nil {
+		return err
+	}
+	return save()
 }
 
 // refreshed is the session after a success.

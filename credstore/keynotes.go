@@ -18,7 +18,7 @@ import (
 //	dropped <id>   no file names it any more; it is to be removed
 //	shared         a further state directory leads here by a link
 //
-// It holds no secret. It is written under the store lock, a key is noted
+// Lines that are none of these are kept. It holds no secret. It is written under the store lock, a key is noted
 // before it is put into the keyring, and who seals the first file under a key
 // looks under the lock that it is not dropped: so no crash leaves a key that
 // nobody knows of, and no key goes that is about to be used. Where the store
@@ -26,6 +26,7 @@ import (
 type keyNotes struct {
 	keys, dropped []string
 	shared        bool
+	others        []string
 }
 
 const (
@@ -36,13 +37,17 @@ const (
 func parseNotes(b []byte) keyNotes {
 	var n keyNotes
 	for line := range strings.Lines(string(b)) {
-		switch word, id, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); word {
-		case "key":
+		line = strings.TrimSuffix(line, "\n")
+		word, id, _ := strings.Cut(line, " ")
+		switch {
+		case word == "key" && sealed.IsID(id):
 			n.keys = append(n.keys, id)
-		case "dropped":
+		case word == "dropped" && sealed.IsID(id):
 			n.dropped = append(n.dropped, id)
-		case "shared":
+		case line == "shared":
 			n.shared = true
+		default:
+			n.others = append(n.others, line)
 		}
 	}
 	return n
@@ -58,6 +63,9 @@ func (n keyNotes) encode() []byte {
 	}
 	if n.shared {
 		b.WriteString("shared\n")
+	}
+	for _, line := range n.others {
+		b.WriteString(line + "\n")
 	}
 	return []byte(b.String())
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spendonce/spendonce/internal/durable"
-	"github.com/spendonce/spendonce/internal/sealed"
 )
 
 // place is where the store file really is: behind links, if there are any.
@@ -120,9 +119,6 @@ func (s *Store) readIn(dir *durable.Dir, base string) (*snapshot, error) {
 	doc, err := parseDocument(plain)
 	if err != nil {
 		return nil, damagedFile(dir.Join(base), err)
-	}
-	if v, ok := doc.get(sealed.Member); ok && v.Kind() == '0' {
-		return nil, damagedFile(dir.Join(base), &damage{0, "a sealed file that another program has written anew"})
 	}
 	if f.Mode&0o077 != 0 {
 		s.warn("%s had mode %04o, so others may have read it; the next write makes it 0600", dir.Join(base), f.Mode)

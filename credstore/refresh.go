@@ -214,7 +214,7 @@ func (h *hold) viewUnderLock() (view, error) {
 			return view{}, err
 		}
 	}
-	h.files.form = v.form // nobody gives the store another while a target is held
+	h.files.form = v.form // for what is reserved; who writes has read it again
 	v.mark = h.targetLock.Mark()
 	return v, nil
 }

@@ -87,7 +87,7 @@ func (s *Store) Reseal(ctx context.Context, how Reseal) (r Resealed, err error) 
 			break
 		}
 	}
-	if err == nil && len(dropped) > 0 {
+	if err == nil && len(dropped) > 0 && s.cfg.Keys != nil {
 		r.Dropped, r.DropErr = files.drop(ctx, dropped)
 	}
 	return r, err
@@ -382,13 +382,23 @@ func replacedIn(v *survey) []string {
 // then that of the store. What it returns has to be released even after an
 // error.
 func (f *files) lockAll(ctx context.Context, targets []string) (held []*lockfile.Lock, err error) {
+	shown := time.Now()
+	alive := func() bool { // other locks are waited for longer than who waits for these would bear
+		if now := time.Now(); now.Sub(shown) > f.staleAfter/30 {
+			shown = now
+			for _, lock := range held {
+				_ = lock.Step() // only waiters look at it
+			}
+		}
+		return false
+	}
 	for _, target := range targets {
 		unstage := f.store.stage("waiting for another process that refreshes %s", target)
 		cfg := f.lockConfig()
 		if len(held) > 0 {
 			cfg.Hold = nil
 		}
-		lock, err := lockfile.Acquire(ctx, cfg, lockfile.Request{Dir: f.locks, Name: target + ".lock"})
+		lock, err := lockfile.Acquire(ctx, cfg, lockfile.Request{Dir: f.locks, Name: target + ".lock", Until: alive})
 		unstage()
 		if err != nil {
 			return held, err
@@ -396,7 +406,7 @@ func (f *files) lockAll(ctx context.Context, targets []string) (held []*lockfile
 		held = append(held, lock)
 	}
 	defer f.store.stage("waiting for the store lock")()
-	lock, err := f.lockStore(ctx, len(held) > 0, lockfile.Request{})
+	lock, err := f.lockStore(ctx, len(held) > 0, lockfile.Request{Until: alive})
 	if err != nil {
 		return held, err
 	}

@@ -297,7 +297,7 @@ func TestASealedStoreThatCannotBeOpenedIsLeftAsItIs(t *testing.T) {
 		"cut short":            {right, func(t *testing.T, dir string) { cut(t, storePath(dir)) }, credstore.ErrDamaged, "whole"},
 		"altered":              {right, func(t *testing.T, dir string) { alter(t, storePath(dir)) }, credstore.ErrDamaged, "not what was sealed"},
 		"another file":         {right, func(t *testing.T, dir string) { move(t, sessionPath(dir, box), storePath(dir)) }, credstore.ErrDamaged, "not what was sealed"},
-		"another program's":    {right, func(t *testing.T, dir string) { rewritten(t, storePath(dir)) }, credstore.ErrDamaged, "another program"},
+		"another program's":    {right, func(t *testing.T, dir string) { rewritten(t, storePath(dir)) }, credstore.ErrDamaged, "not a JSON object"},
 		"of a newer version":   {right, func(t *testing.T, dir string) { newer(t, storePath(dir)) }, credstore.ErrDamaged, "newer version"},
 		"of an unknown kind":   {right, func(t *testing.T, dir string) { sealWithKey(t, dir, "abc") }, credstore.ErrKey, `"abc"`},
 		"with a foreign label": {right, func(t *testing.T, dir string) { label(t, storePath(dir)) }, credstore.ErrKey, "another key"},
@@ -357,7 +357,7 @@ func cut(t *testing.T, path string) {
 func alter(t *testing.T, path string) {
 	t.Helper()
 	change(t, path, func(s string) string {
-		at := strings.Index(s, `"data":"`) + 40
+		at := strings.Index(s, `"},"`) + 40
 		return s[:at] + map[bool]string{true: "B", false: "A"}[s[at] == 'A'] + s[at+1:]
 	})
 }
@@ -367,17 +367,18 @@ func move(t *testing.T, from, to string) {
 	putBytes(t, to, []byte(bytesOf(t, from)))
 }
 
-// rewritten is what a program leaves that knows nothing of sealed files.
+// rewritten is what a program leaves that knows nothing of sealed files and
+// sets the JSON anew.
 func rewritten(t *testing.T, path string) {
 	t.Helper()
 	change(t, path, func(s string) string {
-		return "{\n  " + strings.TrimSuffix(strings.TrimPrefix(s, "{"), "}\n") + ",\"new\":{\"kind\":\"static\",\"token\":\"T\"}}\n"
+		return "[\n  " + strings.TrimPrefix(s, "[")
 	})
 }
 
 func newer(t *testing.T, path string) {
 	t.Helper()
-	change(t, path, func(s string) string { return strings.Replace(s, ":1,", ":2,", 1) })
+	change(t, path, func(s string) string { return strings.Replace(s, ",1,", ",2,", 1) })
 }
 
 func label(t *testing.T, path string) {

@@ -11,8 +11,9 @@ import (
 
 // Keys gets, makes and drops the keys of sealed files. The package
 // credstore/keys implements it. It is called without any lock of the store,
-// for it may have to ask a person, and once for each key: what it returned is
-// kept in memory as long as the store is open.
+// for it may have to ask a person (but for one case with a received token in
+// hand, when it gets a bound), and once for each key: what it returned is kept
+// in memory as long as the store is open.
 type Keys interface {
 	// Kind is what a store that does not exist yet is sealed with; "" means
 	// that it is not.
@@ -123,6 +124,9 @@ func (s *Store) unseal(path, role string, b []byte) ([]byte, *form, error) {
 }
 
 func sealDamage(path string, err error) error {
+	if errors.Is(err, sealed.ErrVersion) {
+		return failing(ErrDamaged, []error{err}, "%s cannot be opened (%v); it was left untouched and nothing was sent: use that version", path, err)
+	}
 	return failing(ErrDamaged, []error{err}, "%s cannot be opened (%v); it was left untouched and nothing was sent: restore it from a backup, or move it aside (mv %s %s.damaged) and sign in again", path, err, path, path)
 }
 

@@ -92,6 +92,9 @@ func (h *hold) proveCommit(v view) error {
 		}
 		// Pinned on first use, before the use: from here on no edited
 		// configuration sends the token elsewhere.
+		if _, err := h.files.read(); err != nil { // for the form of the store as it is now
+			return err
+		}
 		return h.files.replaceSession(h.ctx, lock, nil, target, func(old *session) *session {
 			if old != nil && old.Pin != nil {
 				return nil
@@ -211,8 +214,8 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, f *Failure) (Token, 
 	// Everybody who waits wants this result: without it each sends anew.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), h.settings.StaleAfter/2)
 	defer cancel()
-	saveErr := h.withStoreLock(ctx, lockfile.Request{Brief: true, Until: h.stepping(nil)}, func(lock *lockfile.Lock) error {
-		snap, err := h.store.readNow()
+	record := func(lock *lockfile.Lock) error {
+		snap, err := h.files.read()
 		if err != nil {
 			return err
 		}
@@ -245,6 +248,9 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, f *Failure) (Token, 
 			next.noteForced(d.forced, now, h.store.cfg.ForcedWindow)
 			return next
 		})
+	}
+	saveErr := h.withKey(func() error {
+		return h.withStoreLock(ctx, lockfile.Request{Brief: true, Until: h.stepping(nil)}, record)
 	})
 	h.ring()
 	if saveErr != nil {

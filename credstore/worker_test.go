@@ -69,6 +69,7 @@ func TestMain(m *testing.M) {
 		work(raw)
 		return
 	}
+	endWithParent()
 	os.Exit(m.Run())
 }
 

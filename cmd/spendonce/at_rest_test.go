@@ -51,7 +51,7 @@ func TestStormOnAnEncryptedStoreMakesOneExchange(t *testing.T) {
 				h.renew()
 				h.mustRun("store", "encrypt")
 				h.storm(t, 64, "token", "work")
-				if s := string(h.store()); !strings.HasPrefix(s, "{\"spendonce-sealed\":1,\"key\":{\"kind\":\""+kind) {
+				if s := string(h.store()); !strings.HasPrefix(s, "[\"spendonce-sealed\",1,{\"kind\":\""+kind) {
 					t.Fatalf("the store is not encrypted: %.60s", s)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 
 	"filippo.io/age"
 
@@ -35,10 +36,10 @@ func wrap(key sealed.Key, identities string, further []string) (sealed.Ref, erro
 			return sealed.Ref{}, fmt.Errorf("%s holds an identity of a kind that nothing can be encrypted to", identities)
 		}
 	}
-	if len(further) > 0 {
-		more, err := age.ParseRecipients(strings.NewReader(strings.Join(further, "\n")))
-		if err != nil { // it may quote what somebody took for a recipient
-			return sealed.Ref{}, errors.New("one of the store's recipients is no age recipient (age1...): correct it in the configuration")
+	for i, one := range further {
+		more, err := age.ParseRecipients(strings.NewReader(one))
+		if err != nil || len(more) != 1 { // the error may quote what somebody took for a recipient
+			return sealed.Ref{}, fmt.Errorf("number %d of the store's recipients is no age recipient (age1...): correct it in the configuration", i+1)
 		}
 		to = append(to, more...)
 	}
@@ -52,6 +53,9 @@ func wrap(key sealed.Key, identities string, further []string) (sealed.Ref, erro
 	}
 	if err != nil {
 		return sealed.Ref{}, fmt.Errorf("encrypting the store's key to its recipients: %w", err)
+	}
+	if wrapped.Len() > sealed.MaxWrapped {
+		return sealed.Ref{}, fmt.Errorf("the store's key, encrypted to %d recipients, is larger than 64 KiB: name fewer", len(to))
 	}
 	return sealed.Ref{Kind: KindAge, ID: key.ID(), Wrapped: wrapped.Bytes()}, nil
 }
@@ -95,7 +99,8 @@ func (k *Keys) unwrap(ref sealed.Ref) (sealed.Key, error) {
 }
 
 func readIdentities(path string) ([]age.Identity, error) {
-	f, err := os.Open(path)
+	// Non-blocking: a pipe that nobody writes to is empty, and does not hang.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("the age identity cannot be read: %w", err)
 	}

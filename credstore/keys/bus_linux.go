@@ -61,15 +61,22 @@ func look(ctx context.Context, id string, start bool) (sealed.Key, error) {
 	if err := call(secretsPath, openSession, "plain", dbus.MakeVariant("")).Store(&none, &session); err != nil {
 		return sealed.Key{}, noService(err)
 	}
-	var got struct {
-		Session           dbus.ObjectPath
-		Parameters, Value []byte
-		ContentType       string
+	var key sealed.Key
+	for _, item := range open { // another collection may hold another thing of that name
+		var got struct {
+			Session           dbus.ObjectPath
+			Parameters, Value []byte
+			ContentType       string
+		}
+		if err = call(item, getSecret, session).Store(&got); err != nil {
+			err = noService(err)
+			continue
+		}
+		if key, err = parse(id, secret.New(string(got.Value))); err == nil {
+			return key, nil
+		}
 	}
-	if err := call(open[0], getSecret, session).Store(&got); err != nil {
-		return sealed.Key{}, noService(err)
-	}
-	return parse(id, secret.New(string(got.Value)))
+	return sealed.Key{}, err
 }
 
 // reachable reports why nothing can be asked of the keyring.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/zalando/go-keyring"
 
@@ -30,7 +31,7 @@ func (k *Keys) fromKeyring(ctx context.Context, id string) (sealed.Key, error) {
 	defer cancel()
 	key, err := look(ctx, id, true)
 	if err == nil || errors.Is(err, ErrNoKeyring) || ctx.Err() != nil {
-		return key, k.late(ctx, err)
+		return key, late(ctx, k.wait(), err)
 	}
 	text, err := k.call(ctx, "get "+id, func() (secret.Secret, error) {
 		text, err := keyring.Get(service, id)
@@ -40,7 +41,7 @@ func (k *Keys) fromKeyring(ctx context.Context, id string) (sealed.Key, error) {
 	case errors.Is(err, keyring.ErrNotFound):
 		return sealed.Key{}, notThere(id)
 	case err != nil:
-		return sealed.Key{}, k.late(ctx, fmt.Errorf("the keyring was not unlocked (%w): unlock it, or run this where it can ask you", err))
+		return sealed.Key{}, late(ctx, k.wait(), fmt.Errorf("the keyring was not unlocked (%w): unlock it, or run this where it can ask you", err))
 	}
 	return parse(id, text)
 }
@@ -51,11 +52,14 @@ func (k *Keys) toKeyring(ctx context.Context, key sealed.Key) error {
 
 func (k *Keys) outOfKeyring(ctx context.Context, id string) error {
 	err := k.change(ctx, "delete "+id, func() error { return keyring.Delete(service, id) })
-	if err != nil {
-		// Somebody else may be removing it at this moment.
-		if _, gone := look(ctx, id, true); errors.Is(err, keyring.ErrNotFound) || errors.Is(gone, ErrNotInKeyring) {
-			return nil
-		}
+	if err == nil || errors.Is(err, keyring.ErrNotFound) {
+		return nil
+	}
+	// Somebody else may be removing it at this moment.
+	ctx, cancel := context.WithTimeout(ctx, min(lookBound, k.wait()))
+	defer cancel()
+	if _, gone := look(ctx, id, true); errors.Is(gone, ErrNotInKeyring) {
+		return nil
 	}
 	return err
 }
@@ -65,13 +69,13 @@ func (k *Keys) change(ctx context.Context, what string, do func() error) error {
 	defer cancel()
 	// The library would start a bus of its own where there is none.
 	if err := reachable(ctx); err != nil {
-		return k.late(ctx, err)
+		return late(ctx, k.wait(), err)
 	}
 	_, err := k.call(ctx, what, func() (secret.Secret, error) { return secret.Secret{}, do() })
 	if err == nil || errors.Is(err, keyring.ErrNotFound) {
 		return err
 	}
-	return k.late(ctx, fmt.Errorf("the keyring could not be changed (%w): unlock it, or run this where it can ask you", err))
+	return late(ctx, k.wait(), fmt.Errorf("the keyring could not be changed (%w): unlock it, or run this where it can ask you", err))
 }
 
 // call runs f, which knows no context, until it ends or ctx does. What hangs
@@ -89,16 +93,16 @@ func (k *Keys) call(ctx context.Context, what string, f func() (secret.Secret, e
 }
 
 // late words what the bound of a call ended.
-func (k *Keys) late(ctx context.Context, err error) error {
+func late(ctx context.Context, bound time.Duration, err error) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("the keyring did not answer within %s: does it ask for a password somewhere?", k.wait())
+		return fmt.Errorf("the keyring did not answer within %s: does it ask for a password somewhere?", bound)
 	}
 	return err
 }
 
 func notThere(id string) error {
 	return fmt.Errorf("the keyring of this session has no key %s (%w): use the session in which the store was sealed, "+
-		"or restore the keyring; without the key nothing can read the files", id[:8], ErrNotInKeyring)
+		"or restore the keyring; without the key nothing can read the files", id[:min(8, len(id))], ErrNotInKeyring)
 }
 
 func parse(id string, text secret.Secret) (sealed.Key, error) {

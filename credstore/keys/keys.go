@@ -96,9 +96,11 @@ func (k *Keys) Look(ctx context.Context, ref sealed.Ref) (sealed.Key, error) {
 	if ref.Kind != KindKeyring {
 		return k.Key(ctx, ref)
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	bound := min(lookBound, k.wait())
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	return look(ctx, ref.ID, false)
+	key, err := look(ctx, ref.ID, false)
+	return key, late(ctx, bound, err)
 }
 
 // Make makes a key of the kind that [Keys.Kind] says, puts it where it is

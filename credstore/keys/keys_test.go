@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"filippo.io/age"
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 
 	"github.com/spendonce/spendonce/credstore/keys"
 	"github.com/spendonce/spendonce/internal/keyringtest"
@@ -265,4 +269,110 @@ func TestTheEndOfAContextEndsTheWaitForTheKeyring(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
+}
+
+// A bus that takes the connection and says nothing.
+func TestABusThatHangsEndsWithinTheBound(t *testing.T) {
+	path := t.TempDir() + "/bus"
+	bus, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = bus.Close() }()
+	t.Setenv(keyringtest.AddressVariable, "unix:path="+path)
+	k := with(keys.Config{Key: keys.KindKeyring})
+	k.Wait = 50 * time.Millisecond
+	ref := sealed.Ref{Kind: keys.KindKeyring, ID: sealed.NewKey().ID()}
+	_, err = k.Key(t.Context(), ref)
+	mustSay(t, err, "did not answer within")
+	_, _, err = k.Make(t.Context(), func(sealed.Ref) error { return nil })
+	mustSay(t, err, "did not answer within")
+	mustSay(t, k.Drop(t.Context(), ref), "did not answer within")
+	_, err = k.Look(t.Context(), ref)
+	mustSay(t, err, "keyring")
+}
+
+// What stands in the notes is not always what we wrote there.
+func TestAKeyWithAnIDThatIsNoneIsNotInTheKeyring(t *testing.T) {
+	keyringtest.Start(t)
+	for _, id := range []string{"", "abc"} {
+		ref := sealed.Ref{Kind: keys.KindKeyring, ID: id}
+		if _, err := (&keys.Keys{}).Key(t.Context(), ref); !errors.Is(err, keys.ErrNotInKeyring) {
+			t.Errorf("%q: %v", id, err)
+		}
+		if err := (&keys.Keys{}).Drop(t.Context(), ref); err != nil {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+// Whoever makes such an item anew in another collection does not hide ours.
+func TestAnItemOfTheSameNameDoesNotHideTheKey(t *testing.T) {
+	keyringtest.Start(t)
+	ref, key := mustMake(t, with(keys.Config{Key: keys.KindKeyring}))
+	conn, err := dbus.Connect(os.Getenv(keyringtest.AddressVariable), dbus.WithContext(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	const service, collection = "org.freedesktop.secrets", "org.freedesktop.Secret.Collection.CreateItem"
+	var none dbus.Variant
+	var session, item, prompt dbus.ObjectPath
+	must(t, conn.Object(service, "/org/freedesktop/secrets").Call("org.freedesktop.Secret.Service.OpenSession", 0, "plain", dbus.MakeVariant("")).Store(&none, &session))
+	type value struct {
+		Session           dbus.ObjectPath
+		Parameters, Value []byte
+		ContentType       string
+	}
+	properties := map[string]dbus.Variant{
+		"org.freedesktop.Secret.Item.Label":      dbus.MakeVariant("another"),
+		"org.freedesktop.Secret.Item.Attributes": dbus.MakeVariant(map[string]string{"service": "spendonce", "username": ref.ID}),
+	}
+	for range 3 { // in whatever order they are found
+		must(t, conn.Object(service, "/org/freedesktop/secrets/collection/session").
+			Call(collection, 0, properties, value{session, nil, []byte("another thing"), "text/plain"}, false).Store(&item, &prompt))
+	}
+	for what, get := range map[string]func(context.Context, sealed.Ref) (sealed.Key, error){"Key": (&keys.Keys{}).Key, "Look": (&keys.Keys{}).Look} {
+		if got, err := get(t.Context(), ref); err != nil || got.ID() != key.ID() {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A recipient that is none would be found out when the identity is lost.
+func TestEachRecipientIsOne(t *testing.T) {
+	own, _ := identity(t, x25519(t))
+	spare := x25519(t).Recipient().String()
+	for name, bad := range map[string]string{
+		"empty": "", "a comment": "# " + spare, "two in one": spare + "\n" + spare, "a plugin's": "age1yubikey1qqqqqqqq", "an SSH key": "ssh-ed25519 AAAA",
+	} {
+		_, _, err := with(keys.Config{Key: "age:" + own, Recipients: []string{spare, bad}}).Make(t.Context(), func(sealed.Ref) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), "no age recipient") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestMoreRecipientsThanAHeaderHoldsAreRefused(t *testing.T) {
+	own, _ := identity(t, x25519(t))
+	many := slices.Repeat([]string{x25519(t).Recipient().String()}, 700)
+	_, _, err := with(keys.Config{Key: "age:" + own, Recipients: many}).Make(t.Context(), func(sealed.Ref) error { return nil })
+	mustSay(t, err, "recipients")
+}
+
+// A pipe that nobody writes to.
+func TestAnIdentityThatIsAPipeDoesNotHang(t *testing.T) {
+	own, _ := identity(t, x25519(t))
+	ref, _ := mustMake(t, with(keys.Config{Key: "age:" + own}))
+	pipe := t.TempDir() + "/pipe"
+	must(t, unix.Mkfifo(pipe, 0o600))
+	_, err := with(keys.Config{Key: "age:" + pipe}).Key(t.Context(), ref)
+	mustSay(t, err, "no file of age identities")
 }

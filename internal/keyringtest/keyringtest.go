@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,12 +49,12 @@ func Bus(tb testing.TB) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	cmd := exec.CommandContext(context.Background(), "dbus-daemon", "--config-file="+config, "--nofork", "--print-address")
+	cmd := watched(dir, "dbus-daemon", "--config-file="+config, "--nofork", "--print-address")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	start(tb, cmd)
+	start(tb, cmd, dir)
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		tb.Fatalf("the bus says no address: %v", err)
@@ -98,11 +97,9 @@ func Keyring(tb testing.TB, unlocked bool) {
 	if unlocked {
 		args = append(args, "--unlock")
 	}
-	cmd := exec.CommandContext(context.Background(), "gnome-keyring-daemon", args...)
-	cmd.Stdin = strings.NewReader(password)
-	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
+	cmd := watched(dir, "gnome-keyring-daemon", args...)
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_RUNTIME_DIR="+dir, "XDG_DATA_HOME="+dir+"/data", "XDG_CACHE_HOME="+dir+"/cache", "XDG_CONFIG_HOME="+dir+"/config")
-	start(tb, cmd)
+	start(tb, cmd, dir)
 	for {
 		select {
 		case s := <-owners:
@@ -115,24 +112,56 @@ func Keyring(tb testing.TB, unlocked bool) {
 	}
 }
 
-// scratch is a directory with a short path: it has to hold sockets.
+// scratch is a directory with a short path: it has to hold sockets. What
+// [watched] runs removes it.
 func scratch(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "keyring") //nolint:usetesting // the path of t.TempDir is too long for a socket
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, passwordFile), []byte(password), 0o600)
+	}
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
 
-func start(tb testing.TB, cmd *exec.Cmd) {
+const passwordFile = "password"
+
+// A test process may be killed, and runs no cleanup then: a shell between
+// stays until the pipe at its standard input closes, however that comes
+// about, and then takes the daemon and its directory with it. What ends a
+// process group politely does not end the shell before.
+const watch = `trap "" HUP INT QUIT TERM
+dir=$1; shift
+"$@" <"$dir/` + passwordFile + `" & daemon=$!
+cat >/dev/null
+kill -KILL $daemon
+wait $daemon
+rm -rf "$dir"`
+
+// watched is a command that runs the daemon until [start]'s pipe closes.
+func watched(dir, daemon string, args ...string) *exec.Cmd {
+	return exec.CommandContext(context.Background(), "sh", append([]string{"-c", watch, "sh", dir, daemon}, args...)...)
+}
+
+// start starts a watched command, and ends it with the test.
+func start(tb testing.TB, cmd *exec.Cmd, dir string) {
 	tb.Helper()
-	if err := cmd.Start(); err != nil {
+	if _, err := exec.LookPath(cmd.Args[5]); err != nil {
+		_ = os.RemoveAll(dir)
 		tb.Fatalf("%v: the packages dbus and gnome-keyring are needed", err)
 	}
+	pipe, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		tb.Fatal(err)
+	}
 	tb.Cleanup(func() {
-		_ = cmd.Process.Kill()
+		_ = pipe.Close()
 		_ = cmd.Wait()
 	})
 }

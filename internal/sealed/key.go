@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"strings"
 
 	"github.com/spendonce/spendonce/internal/secret"
 )
@@ -46,4 +47,9 @@ func (k Key) Text() secret.Secret {
 func (k Key) ID() string {
 	sum := sha256.Sum256([]byte("spendonce data key\x00" + k.value.Reveal()))
 	return hex.EncodeToString(sum[:idLength/2])
+}
+
+// IsID reports whether id is one that [Key.ID] may give.
+func IsID(id string) bool {
+	return len(id) == idLength && strings.Trim(id, "0123456789abcdef") == ""
 }

@@ -1,11 +1,16 @@
 // Package sealed is the form of a file that is encrypted at rest: one JSON
-// object that says under which key it is sealed and holds the rest as
+// array that says under which key it is sealed and holds the rest as
 // authenticated ciphertext.
 //
-//	{"spendonce-sealed":1,"key":{"kind":"keyring","id":"0f…"},"data":"…"}
-//	{"spendonce-sealed":1,"key":{"kind":"age","id":"0f…","wrapped":"…"},"data":"…"}
+//	["spendonce-sealed",1,{"kind":"keyring","id":"0f…"},"…"]
+//	["spendonce-sealed",1,{"kind":"age","id":"0f…","wrapped":"…"},"…"]
 //
-// data is base64 of a nonce of 12 bytes, the ciphertext of AES-256-GCM and its
+// It is an array because a file in plain is an object: a program that knows
+// nothing of sealed files finds such a file damaged and leaves it alone. In an
+// object it would see records that it does not know, and write its own beside
+// them.
+//
+// The last string is base64 of a nonce of 12 bytes, the ciphertext of AES-256-GCM and its
 // tag of 16 bytes. Version, role of the file, kind, id and wrapped key are
 // authenticated with it: a sealed file that is put in another one's place, or
 // whose header is edited, does not open. That an older version of the same
@@ -42,22 +47,25 @@ type File struct {
 	data []byte // nonce, ciphertext, tag
 }
 
-// The members of the object, up to what varies.
+// The elements of the array, up to what varies.
 const (
-	magic   = `{"spendonce-sealed":`
+	label   = "spendonce-sealed"
+	magic   = `["` + label + `",`
 	version = "1"
-	toKind  = `,"key":{"kind":"`
+	toKind  = `,{"kind":"`
 	toID    = `","id":"`
 	toWrap  = `","wrapped":"`
-	toData  = `"},"data":"`
-	end     = "\"}\n"
+	toData  = `"},"`
+	end     = "\"]\n"
 )
 
 const (
-	overhead   = 12 + 16 // nonce and tag
-	maxKind    = 16
-	maxWrapped = 64 << 10
+	overhead = 12 + 16 // nonce and tag
+	maxKind  = 16
 )
+
+// MaxWrapped bounds [Ref.Wrapped].
+const MaxWrapped = 64 << 10
 
 var (
 	// ErrFormat: the bytes are no sealed file, or not a whole one.
@@ -71,14 +79,9 @@ var (
 	ErrKey = errors.New("another key than the file names")
 )
 
-// Member is the name of the first member of a sealed file.
-const Member = "spendonce-sealed"
-
 // Is reports whether the bytes claim to be a sealed file. No file in plain
-// does: there, a member of that name is an object or missing.
-func Is(b []byte) bool {
-	return len(b) > len(magic) && string(b[:len(magic)]) == magic && b[len(magic)] >= '0' && b[len(magic)] <= '9'
-}
+// does: it is an object.
+func Is(b []byte) bool { return bytes.HasPrefix(b, []byte(magic)) }
 
 // Parse reads the header. What it accepts is byte for byte what [Seal]
 // writes.
@@ -97,13 +100,13 @@ func Parse(b []byte) (File, error) {
 	if bytes.HasPrefix(r.rest, []byte(toWrap)) {
 		r.literal(toWrap)
 		f.Ref.Wrapped = r.base64()
-		r.bad = r.bad || len(f.Ref.Wrapped) == 0 || len(f.Ref.Wrapped) > maxWrapped
+		r.bad = r.bad || len(f.Ref.Wrapped) == 0 || len(f.Ref.Wrapped) > MaxWrapped
 	}
 	r.literal(toData)
 	f.data = r.base64()
 	r.literal(end)
 	switch {
-	case r.bad, number == "", f.Ref.Kind == "", len(f.Ref.Kind) > maxKind, len(f.Ref.ID) != idLength, len(f.data) < overhead, len(r.rest) > 0:
+	case r.bad, number == "", f.Ref.Kind == "", len(f.Ref.Kind) > maxKind, !IsID(f.Ref.ID), len(f.data) < overhead, len(r.rest) > 0:
 		return File{}, fmt.Errorf("%w, at byte %d", ErrFormat, len(b)-len(r.rest))
 	}
 	return f, nil
@@ -207,7 +210,7 @@ func header(ref Ref) string {
 // each part behind its length.
 func authenticated(ref Ref, role string) []byte {
 	var b []byte
-	for _, part := range []string{Member, version, role, ref.Kind, ref.ID, string(ref.Wrapped)} {
+	for _, part := range []string{label, version, role, ref.Kind, ref.ID, string(ref.Wrapped)} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(part)))
 		b = append(b, part...)
 	}

@@ -139,11 +139,12 @@ func TestOnlyOneSpellingIsRead(t *testing.T) {
 	key := sealed.NewKey()
 	good := string(sealAs(t, refs(key)["age"], role, key, content))
 	for name, bad := range map[string]string{
-		"white space":          strings.Replace(good, `,"key"`, `, "key"`, 1),
-		"a member twice":       strings.Replace(good, `,"data"`, `,"data":"","data"`, 1),
-		"a member more":        strings.Replace(good, `,"data"`, `,"x":1,"data"`, 1),
+		"white space":          strings.Replace(good, `,{`, `, {`, 1),
+		"a member twice":       strings.Replace(good, `,"id"`, `,"id":"","id"`, 1),
+		"a member more":        strings.Replace(good, `,"id"`, `,"x":1,"id"`, 1),
+		"an element more":      strings.Replace(good, `"]`, `",""]`, 1),
 		"upper-case hex":       strings.Replace(good, key.ID(), strings.ToUpper("a"+key.ID()[1:]), 1),
-		"a line break in data": strings.Replace(good, `"data":"`, "\"data\":\"\n", 1),
+		"a line break in data": strings.Replace(good, `"},"`, "\"},\"\n", 1),
 		"an escape":            strings.Replace(good, `"age"`, `"\u0061ge"`, 1),
 		"no kind":              strings.Replace(good, `"age"`, `""`, 1),
 		"an empty wrapped key": strings.Replace(good, base64.StdEncoding.EncodeToString([]byte("a wrapped key")), "", 1),
@@ -151,13 +152,13 @@ func TestOnlyOneSpellingIsRead(t *testing.T) {
 		"a short id":           strings.Replace(good, key.ID(), key.ID()[1:], 1),
 		"nothing":              "",
 		"another file":         content,
-		"only the magic":       `{"spendonce-sealed":`,
+		"only the magic":       `["spendonce-sealed",`,
 	} {
 		if _, err := sealed.Parse([]byte(bad)); !errors.Is(err, sealed.ErrFormat) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	newer := strings.Replace(good, ":1,", ":2,", 1)
+	newer := strings.Replace(good, ",1,", ",2,", 1)
 	if _, err := sealed.Parse([]byte(newer)); !errors.Is(err, sealed.ErrVersion) {
 		t.Errorf("a newer version: %v", err)
 	}
@@ -165,10 +166,22 @@ func TestOnlyOneSpellingIsRead(t *testing.T) {
 
 func TestAPlainFileIsNoSealedOne(t *testing.T) {
 	for _, plain := range []string{
-		"", "{}", content, `{"spendonce-sealed":{"kind":"static","token":"x"}}`, "{\n  \"spendonce-sealed\": {}}", `{"spendonce-sealed":`,
+		"", "{}", content, `{"spendonce-sealed":{"kind":"static","token":"x"}}`, `["spendonce-sealed"]`, `["spendonce-sealed"`, "[\n\"spendonce-sealed\",1]",
 	} {
 		if sealed.Is([]byte(plain)) {
 			t.Errorf("%q is taken for a sealed file", plain)
+		}
+	}
+}
+
+// A program from before there were sealed files looks for records in an
+// object, and writes its own into one.
+func TestASealedFileIsNoObject(t *testing.T) {
+	key := sealed.NewKey()
+	for name, ref := range refs(key) {
+		var records map[string]any
+		if err := json.Unmarshal(sealAs(t, ref, role, key, content), &records); err == nil {
+			t.Errorf("%s: it reads as %v", name, records)
 		}
 	}
 }
@@ -198,27 +211,26 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	f.Add([]byte(`{"spendonce-sealed":1,"key":{"kind":"a","id":"00000000000000000000000000000000"},"data":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}` + "\n"))
+	f.Add([]byte(`["spendonce-sealed",1,{"kind":"a","id":"00000000000000000000000000000000"},"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="]` + "\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := sealed.Parse(b)
 		if err != nil {
 			return
 		}
+		var label string
+		var version int
 		var same struct {
-			Version int `json:"spendonce-sealed"`
-			Key     struct {
-				Kind, ID string
-				Wrapped  []byte
-			}
-			Data []byte
+			Kind, ID string
+			Wrapped  []byte
 		}
-		if err := json.Unmarshal(b, &same); err != nil {
+		var data []byte
+		if err := json.Unmarshal(b, &[]any{&label, &version, &same, &data}); err != nil {
 			t.Fatalf("accepted, and no JSON: %v", err)
 		}
-		if !sealed.Is(b) || same.Version != 1 || same.Key.Kind != got.Ref.Kind || same.Key.ID != got.Ref.ID || !bytes.Equal(same.Key.Wrapped, got.Ref.Wrapped) {
-			t.Fatalf("read %+v, the library says %+v", got.Ref, same)
+		if !sealed.Is(b) || label != "spendonce-sealed" || version != 1 || same.Kind != got.Ref.Kind || same.ID != got.Ref.ID || !bytes.Equal(same.Wrapped, got.Ref.Wrapped) {
+			t.Fatalf("read %+v, the library says %q %d %+v", got.Ref, label, version, same)
 		}
-		if sealed.Size(got.Ref, int64(len(same.Data)-28)) != int64(len(b)) {
+		if sealed.Size(got.Ref, int64(len(data)-28)) != int64(len(b)) {
 			t.Fatal("a second spelling of the same content")
 		}
 		if _, err := got.Open(role, key); err == nil && !bytes.Contains(b, []byte(key.ID())) {

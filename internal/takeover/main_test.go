@@ -94,7 +94,7 @@ func newGround(t *testing.T, server *spendoncetest.TokenServer) *ground {
 // the sweeps make hundreds of grounds.
 func inMemory(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "takeover")
+	dir, err := os.MkdirTemp("/dev/shm", "takeover") //nolint:usetesting // a directory of memory, which t.TempDir is not
 	if err != nil {
 		return t.TempDir()
 	}

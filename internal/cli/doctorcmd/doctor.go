@@ -44,6 +44,7 @@ func (a *app) look(ctx context.Context) scene {
 		s.report = store.Inspect(a.Settings)
 	}
 	s.around = look(s.report, a.version())
+	s.around.identity = lookAtIdentity(s.config, s.report)
 	s.broker = lookAtBroker(ctx, s.report.State.Path)
 	return s
 }

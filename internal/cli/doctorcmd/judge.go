@@ -212,6 +212,7 @@ func judgeStore(f findings, s scene) {
 		f.find(warning, "store.work-tree", "keep the store out of it, or make sure that git ignores it", "the store lies in the git work tree %s: a commit would hand out its tokens", s.around.workTree)
 	}
 	judgeKey(f, r)
+	judgeIdentity(f, s.around.identity)
 	judgeRecords(f, r)
 	judgeLock(f, "store.lock", r.Lock, r, "the store lock", "write")
 }

@@ -2,6 +2,7 @@ package doctorcmd
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -43,6 +44,10 @@ func well() scene {
 		config: &config.Config{Path: "/c/config.toml"},
 		around: surroundings{uid: 1000, gid: 1000, home: true, executable: "/bin/spendonce", version: "1.0"},
 	}
+}
+
+func sealedBy(kind string) credstore.Seal {
+	return credstore.Seal{Kind: kind, Key: strings.Repeat("0", 32)}
 }
 
 // said are the findings that are more than "ok", one a line.
@@ -114,6 +119,17 @@ func TestEachFaultIsFoundAndNamesTheNextStep(t *testing.T) {
 		{"hard links", func(s *scene) { s.report.File.Links = 3 }, "warning store.hard-links /s/creds has 3 names", "symbolic links"},
 		{"a link", func(s *scene) { s.report.Link = "/d/creds" }, "note store.link /s/creds leads to /d/creds", "locks the whole store"},
 		{"a dangling link", func(s *scene) { s.report.Link, s.report.Exists = "/d/creds", false }, "note store.file /s/creds leads to /d/creds, which does not exist yet", "makes it"},
+		{"a key that cannot be had", func(s *scene) { s.report.StoreErr = fmt.Errorf("creds is sealed: %w", credstore.ErrKey) }, "error store.key creds is sealed", "only if the key is lost"},
+		{"a store that should be encrypted", func(s *scene) { s.report.NewSeal = "age" }, "warning store.key the configuration names a key of the kind age and the store is in plain", "spendonce store encrypt"},
+		{"a key of another kind", func(s *scene) { s.report.Seal, s.report.NewSeal = sealedBy("age"), "keyring" }, "note store.key the store is encrypted with a key of the kind age and the configuration names keyring", "spendonce store rekey"},
+		{"a change of form cut short", func(s *scene) {
+			s.report.Seal, s.report.Targets[0].SessionExists = sealedBy("age"), true
+		}, "warning store.key 1 session file kept otherwise than the store", "spendonce store encrypt"},
+		{"an encryption cut short", func(s *scene) {
+			s.report.Targets[0].SessionExists, s.report.Targets[0].SessionSeal = true, sealedBy("keyring")
+		}, "warning store.key 1 session file kept otherwise than the store", "spendonce store decrypt"},
+		{"an identity others may read", func(s *scene) { s.around.identity = identity{"/h/id", 0o640, false} }, "warning store.identity /h/id has mode 0640", "'spendonce store rekey'"},
+		{"an identity beside the store", func(s *scene) { s.around.identity = identity{"/s/id", 0o600, true} }, "warning store.identity /s/id lies beside the store", "in the configuration"},
 		{"a git work tree", func(s *scene) { s.around.workTree = "/d" }, "warning store.work-tree the store lies in the git work tree /d", "git ignores it"},
 		{"foreign records", func(s *scene) {
 			s.report.Targets = append(s.report.Targets, credstore.TargetReport{Entry: credstore.Entry{Target: "not ours!", Kind: credstore.KindStatic}, Stored: true})

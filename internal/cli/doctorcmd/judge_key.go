@@ -37,3 +37,19 @@ func judgeKey(f findings, r credstore.Report) {
 		f.ok(id, "the store is encrypted, and its %s key %s can be had", r.Seal.Kind, r.Seal.Key[:8])
 	}
 }
+
+// judgeIdentity says what makes an age key worth less than it could be.
+func judgeIdentity(f findings, id identity) {
+	const check = "store.identity"
+	if id.mode&0o077 != 0 {
+		f.find(warning, check, "chmod 600 "+id.path+"; if others use this machine, make another one and 'spendonce store rekey'",
+			"%s has mode %04o, so others may have read the age identity that opens the store", id.path, id.mode)
+	}
+	if id.beside {
+		f.find(warning, check, "move it elsewhere, and name that place as key under [store] in the configuration",
+			"%s lies beside the store that it opens: whoever copies the one has the other", id.path)
+	}
+	if id.path != "" && id.mode&0o077 == 0 && !id.beside {
+		f.ok(check, "%s is yours alone and lies elsewhere than the store", id.path)
+	}
+}

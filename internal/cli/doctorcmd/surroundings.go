@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/internal/config"
 )
 
 // surroundings is what stands around the store and can spoil it.
@@ -23,6 +25,36 @@ type surroundings struct {
 	trust      []string
 	ancestors  []ancestor // of the directories that the store is in
 	workTree   string     // of git, that the store file lies in
+	identity   identity
+}
+
+// identity is the file of age identities that the configuration names.
+type identity struct {
+	path   string      // "": none, or none that is there
+	mode   fs.FileMode // of a regular file; 0 of anything else
+	beside bool        // it lies in the directory of the store
+}
+
+func lookAtIdentity(c *config.Config, r credstore.Report) identity {
+	if c == nil {
+		return identity{}
+	}
+	path, ok := strings.CutPrefix(c.Store.Key, "age:")
+	info, err := os.Stat(path)
+	if !ok || err != nil {
+		return identity{}
+	}
+	id := identity{path: path}
+	if info.Mode().IsRegular() {
+		id.mode = info.Mode().Perm()
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		for _, dir := range []string{r.State.Path, r.Beside.Path} {
+			dir, err := filepath.EvalSymlinks(dir)
+			id.beside = id.beside || err == nil && strings.HasPrefix(target, dir+string(filepath.Separator))
+		}
+	}
+	return id
 }
 
 // look gathers them. Nothing is executed and no value of a variable is kept.
