@@ -15,7 +15,7 @@ import (
 
 // The suites run over every form of a store: a test run with these variables
 // finds and leaves sealed files wherever it would otherwise find and leave
-// files in plain. See TestTheSuitesHoldOverSealedStores.
+// files in plain. See TestStormAndSuitesHoldOverSealedStores.
 const (
 	formVariable     = "CREDSTORE_TEST_FORM" // "", "age" or "keyring"
 	identityVariable = "CREDSTORE_TEST_IDENTITY"

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spendonce/spendonce/internal/sealed"
@@ -17,15 +19,20 @@ import (
 //	key <id>       this store put a key of that id into the keyring
 //	dropped <id>   no file names it any more; it is to be removed
 //	shared         a further state directory leads here by a link
+//	at "<path>"    the directory in which they were noted
 //
 // Lines that are none of these are kept. It holds no secret. It is written under the store lock, a key is noted
 // before it is put into the keyring, and who seals the first file under a key
 // looks under the lock that it is not dropped: so no crash leaves a key that
 // nobody knows of, and no key goes that is about to be used. Where the store
 // is shared no key is ever dropped: the other directory's files are not seen.
+// Nor is one in a copy of the directory, or a restored backup, whose original
+// may stand elsewhere and be in use: only keys that are noted are dropped, and
+// only where they were.
 type keyNotes struct {
 	keys, dropped []string
 	shared        bool
+	at            string // "": not noted
 	others        []string
 }
 
@@ -46,6 +53,8 @@ func parseNotes(b []byte) keyNotes {
 			n.dropped = append(n.dropped, id)
 		case line == "shared":
 			n.shared = true
+		case word == "at" && n.at == "" && unquoted(id) != "":
+			n.at = unquoted(id)
 		default:
 			n.others = append(n.others, line)
 		}
@@ -64,10 +73,26 @@ func (n keyNotes) encode() []byte {
 	if n.shared {
 		b.WriteString("shared\n")
 	}
+	if n.at != "" {
+		b.WriteString("at " + strconv.Quote(n.at) + "\n")
+	}
 	for _, line := range n.others {
 		b.WriteString(line + "\n")
 	}
 	return []byte(b.String())
+}
+
+func unquoted(text string) string {
+	path, _ := strconv.Unquote(text) // "" if it is no path of ours
+	return path
+}
+
+// here names the directory of the store, whichever way one got there.
+func (f *files) here() string {
+	if real, err := filepath.EvalSymlinks(f.at.path); err == nil {
+		return real
+	}
+	return f.at.path
 }
 
 func (f *files) readNotes() (keyNotes, error) {
@@ -103,7 +128,12 @@ func (f *files) note(ctx context.Context, ref sealed.Ref) error {
 		return f.store.changeError(err)
 	}
 	defer release(lock, f.store.warn)
-	return f.store.changeError(f.changeNotes(func(n *keyNotes) { n.keys = append(n.keys, ref.ID) }))
+	return f.store.changeError(f.changeNotes(func(n *keyNotes) {
+		if n.at == "" {
+			n.at = f.here()
+		}
+		n.keys = append(n.keys, ref.ID)
+	}))
 }
 
 // noted reports whether nobody has dropped a key since it was made.
@@ -126,12 +156,16 @@ func (f *files) share() error {
 
 // dropAllBut notes as dropped what no file names any more, and returns that.
 // The store lock is held.
-func (f *files) dropAllBut(named, replaced []string) (dropped []string, err error) {
+func (f *files) dropAllBut(named []string) (dropped []string, err error) {
 	err = f.changeNotes(func(n *keyNotes) {
 		if n.shared || f.at.linked {
 			return
 		}
-		for _, id := range append(n.keys, replaced...) {
+		if n.at != "" && n.at != f.here() {
+			f.store.warn("what keys the store has in the keyring stays there, for it was moved or copied from %s, where they may be needed", n.at)
+			return
+		}
+		for _, id := range n.keys {
 			if !slices.Contains(named, id) && !slices.Contains(n.dropped, id) {
 				n.dropped = append(n.dropped, id)
 			}

@@ -355,7 +355,7 @@ func (f *files) reseal(ctx context.Context, how Reseal, made *form) (r Resealed,
 			return r, nil, err
 		}
 	}
-	dropped, err = f.dropAllBut(namedAfter(v, to), replacedIn(v))
+	dropped, err = f.dropAllBut(namedAfter(v, to))
 	return r, dropped, err
 }
 
@@ -365,17 +365,6 @@ func namedAfter(v *survey, to *form) []string {
 		return nil
 	}
 	return []string{to.id()}
-}
-
-// replacedIn are the keys, kept in a keyring, that files named.
-func replacedIn(v *survey) []string {
-	var ids []string
-	for _, file := range v.files() {
-		if file.form.kind() == keyringKind && !slices.Contains(ids, file.form.id()) {
-			ids = append(ids, file.form.id())
-		}
-	}
-	return ids
 }
 
 // lockAll takes the locks of the targets, in the order of their names, and

@@ -2,6 +2,7 @@ package credstore_test
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 
@@ -148,5 +149,40 @@ func TestNotesThatAreNotOursDoNoHarm(t *testing.T) {
 	r := mustReseal(t, dir, k, credstore.Encrypt)
 	if got := bytesOf(t, notes); r.DropErr != nil || r.Dropped != 1 || strings.Contains(got, id) || !strings.Contains(got, strange) {
 		t.Errorf("%+v, and the notes are %q", r, got)
+	}
+}
+
+// Who looks into a backup, or decrypts a copy, must not lock the original.
+func TestAChangeOfFormOfACopyKeepsTheKeysOfTheOriginal(t *testing.T) {
+	onlyInPlain(t, "it says itself what it seals with")
+	for name, spoil := range map[string]func(t *testing.T, dir string){
+		"of all of it":      func(*testing.T, string) {},
+		"without the notes": func(t *testing.T, dir string) { must(t, os.Remove(storePath(dir)+".keys")) },
+	} {
+		for _, do := range []credstore.Sealing{credstore.Decrypt, credstore.Rekey} {
+			t.Run(name+", "+string(do), func(t *testing.T) {
+				dir, k := sealGround(t), &memoryKeys{kept: map[string]sealed.Key{}}
+				mustReseal(t, dir, k, credstore.Encrypt)
+				backup := t.TempDir()
+				must(t, os.CopyFS(backup, os.DirFS(dir)))
+				must(t, os.Chmod(backup, 0o700))
+				spoil(t, backup)
+				mustReseal(t, backup, k, do)
+				unharmed(t, backup, k)
+				unharmed(t, dir, k)
+				// And the original still removes what it replaces.
+				mustReseal(t, dir, k, credstore.Rekey)
+				if r := mustReseal(t, dir, k, credstore.Decrypt); r.Dropped != 1 {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -17,8 +17,10 @@ import (
 
 // Everything that holds over a store in plain holds over a sealed one: the
 // whole suite is run again, as a process of its own, on files that are sealed
-// with age, and on files whose key is in a real keyring.
-func TestTheSuitesHoldOverSealedStores(t *testing.T) {
+// with age, and on files whose key is in a real keyring. It is called a storm
+// for the storms in it: what goes by that name is run in plain binaries too,
+// with all its processes, kills and stops.
+func TestStormAndSuitesHoldOverSealedStores(t *testing.T) {
 	if os.Getenv(formVariable) != "" {
 		return // this is that process
 	}
@@ -31,7 +33,8 @@ func TestTheSuitesHoldOverSealedStores(t *testing.T) {
 			if form == keys.KindKeyring {
 				keyringtest.Start(t)
 			}
-			everything, storm := []string{"-test.run=.", "-test.short"}, []string{"-test.run=TestStormOfExpiredTokensMakesOneExchange"}
+			everything := []string{"-test.run=.", "-test.short"}
+			storm := []string{"-test.run=^TestStormOfExpiredTokens|^TestStormOfKillsAtEveryStepOfA(Refresh|Login)$"}
 			switch {
 			case os.Getenv("SPENDONCE_SOAK") == "1":
 				everything = everything[:1]
