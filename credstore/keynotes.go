@@ -89,8 +89,8 @@ func unquoted(text string) string {
 
 // here names the directory of the store, whichever way one got there.
 func (f *files) here() string {
-	if real, err := filepath.EvalSymlinks(f.at.path); err == nil {
-		return real
+	if path, err := filepath.EvalSymlinks(f.at.path); err == nil {
+		return path
 	}
 	return f.at.path
 }
