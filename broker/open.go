@@ -5,8 +5,6 @@ package broker
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/spendonce/spendonce/internal/durable"
 	"github.com/spendonce/spendonce/internal/ledger"
 	"github.com/spendonce/spendonce/internal/procfs"
+	"github.com/spendonce/spendonce/internal/socketplace"
 	"github.com/spendonce/spendonce/lease"
 	"github.com/spendonce/spendonce/peercred"
 )
@@ -82,19 +81,19 @@ func Open(cfg Config) (_ *Server, err error) {
 	if s.place, err = takeSocketPlace(cfg.Socket); err != nil {
 		return nil, err
 	}
-	undo = append(undo, s.place.close)
+	undo = append(undo, s.place.Close)
 	undo = append(undo, s.stopListening)
 	if cfg.Activated != nil {
 		s.listener, err = activated(cfg)
 	} else {
-		s.listener, err = s.place.listen(filepath.Base(cfg.Socket))
+		s.listener, err = s.listen(filepath.Base(cfg.Socket))
 	}
 	if err != nil {
 		return nil, err
 	}
 	if control := controlPath(cfg.Socket); lease.CheckSocketPath(control) != nil {
 		cfg.Warn(fmt.Sprintf("'lease status' and 'lease why' will not be answered: the path of their socket, %s, is too long for one", control))
-	} else if s.control, err = s.place.listen(filepath.Base(control)); err != nil {
+	} else if s.control, err = s.listen(filepath.Base(control)); err != nil {
 		return nil, err
 	}
 	s.audit = newAuditLog(s.state, cfg.AuditLimit, cfg.Warn)
@@ -129,7 +128,7 @@ func openingLedger(cfg Config, err error) error {
 	path := filepath.Join(cfg.StateDir, ledger.StateFile)
 	switch {
 	case errors.Is(err, ledger.ErrHeld):
-		return fmt.Errorf("%w: it has %s%s; stop it, or use another --state-dir", ErrRunning, path, holder(cfg.StateDir, ledger.LockFile))
+		return fmt.Errorf("%w: it has %s%s; stop it, or use another --state-dir", ErrRunning, path, socketplace.Holder(cfg.StateDir, ledger.LockFile))
 	case errors.Is(err, ledger.ErrDamaged), errors.Is(err, ledger.ErrUnsafe):
 		return fmt.Errorf("%w: %w", ErrUnsafe, err)
 	default:
@@ -137,58 +136,35 @@ func openingLedger(cfg Config, err error) error {
 	}
 }
 
-// openPlace opens a directory that only we can change and nobody can replace,
-// making its missing last components.
+// openPlace opens a directory as [socketplace.OpenDir] does.
 func openPlace(path string, forbidden uint32) (*durable.Dir, error) {
-	if !filepath.IsAbs(path) {
-		return nil, fmt.Errorf("%w: the directory %q is not absolute", ErrUnsafe, path)
-	}
-	dir, err := durable.Disk{}.MakeDir(path)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
-	}
-	if err := durable.CheckPlace(path, forbidden); err != nil {
-		dir.Close()
-		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
-	}
-	return dir, nil
+	dir, err := socketplace.OpenDir(path, forbidden)
+	return dir, placeError(err)
 }
 
-// socketPlace is the socket's directory and the lock that makes one broker
-// the only one there.
-type socketPlace struct {
-	dir   *durable.Dir
-	lock  *durable.Kept
-	bound map[string]durable.ID // sockets we made
-}
-
-// takeSocketPlace takes the lock of a socket's path before the socket is
-// touched.
-func takeSocketPlace(socket string) (_ *socketPlace, err error) {
-	dir, err := openPlace(filepath.Dir(socket), 0o077)
-	if err != nil {
-		return nil, err
-	}
-	p := &socketPlace{dir: dir, bound: map[string]durable.ID{}}
-	defer func() {
-		if err != nil {
-			p.close()
-		}
-	}()
-	name := filepath.Base(socket) + ".lock"
-	if p.lock, err = dir.OpenKept(name); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
-	}
-	got, err := p.lock.TryLock()
+// placeError makes one of ours of an error of package socketplace.
+func placeError(err error) error {
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
-	case !got:
-		return nil, fmt.Errorf("%w: it has %s%s; stop it, or use another --socket", ErrRunning, socket, holder(dir.Path(), name))
-	case !p.lock.Current(): // another one may have locked the next file of that name
-		return nil, fmt.Errorf("%w: %s was deleted or replaced just now", ErrUnsafe, dir.Join(name))
+	case errors.Is(err, socketplace.ErrTaken):
+		return fmt.Errorf("%w: %w", ErrRunning, err)
+	case errors.Is(err, socketplace.ErrUnsafe):
+		return fmt.Errorf("%w: %w", ErrUnsafe, err)
+	default:
+		return err
 	}
-	return p, nil
+}
+
+// takeSocketPlace makes this broker the only one at a socket's path, before
+// the socket is touched.
+func takeSocketPlace(socket string) (*socketplace.Place, error) {
+	place, err := socketplace.Take(socketplace.Config{Socket: socket, Forbidden: 0o077, Option: "--socket"})
+	return place, placeError(err)
+}
+
+// listen binds a socket in the place that was taken.
+func (s *Server) listen(name string) (*peercred.Listener, error) {
+	l, err := s.place.Listen(name)
+	return l, placeError(err)
 }
 
 // activated takes the service manager's socket, if it is where ours would be:
@@ -203,67 +179,4 @@ func activated(cfg Config) (*peercred.Listener, error) {
 		return nil, fmt.Errorf("the service manager's socket is %s, and ours would be %s: both must say the same", l.Addr(), cfg.Socket)
 	}
 	return l, nil
-}
-
-// listen binds a socket in the place of one that a dead broker left: who has
-// the lock knows that nobody serves it.
-func (p *socketPlace) listen(name string) (*peercred.Listener, error) {
-	path := p.dir.Join(name)
-	f, err := p.dir.Look(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
-	case f.Type.Type() != fs.ModeSocket || int(f.UID) != os.Geteuid():
-		return nil, fmt.Errorf("%w: %s is no socket of ours; move it away, or use another --socket", ErrUnsafe, path)
-	default:
-		if err := p.dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w: %w", ErrUnsafe, err)
-		}
-	}
-	l, err := peercred.Listen(path)
-	if err != nil {
-		return nil, err
-	}
-	if id, err := p.dir.Stat(name); err == nil {
-		p.bound[name] = id
-	}
-	return l, nil
-}
-
-// close unlinks the sockets that are still ours, then lets the lock go.
-func (p *socketPlace) close() {
-	for name, ours := range p.bound {
-		if now, err := p.dir.Stat(name); err == nil && now.Dev == ours.Dev && now.Ino == ours.Ino && now.CtimeNsec == ours.CtimeNsec {
-			_ = p.dir.Remove(name)
-		}
-	}
-	if p.lock != nil {
-		p.lock.Close()
-	}
-	p.dir.Close()
-}
-
-// holder says who has a lock, as far as /proc/locks tells: for a message
-// only.
-func holder(dir, lock string) string {
-	d, err := durable.Disk{}.OpenDir(dir)
-	if err != nil {
-		return ""
-	}
-	defer d.Close()
-	k, err := d.OpenKeptReadOnly(lock)
-	if err != nil {
-		return ""
-	}
-	defer k.Close()
-	held, by, _ := k.Holder()
-	switch {
-	case !held || by.PID == 0:
-		return ""
-	case by.Stopped:
-		return fmt.Sprintf(" (process %d, which is stopped: 'kill -CONT %d' lets it go on)", by.PID, by.PID)
-	default:
-		return fmt.Sprintf(" (process %d)", by.PID)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spendonce/spendonce/internal/durable"
 	"github.com/spendonce/spendonce/internal/ledger"
 	"github.com/spendonce/spendonce/internal/procfs"
+	"github.com/spendonce/spendonce/internal/socketplace"
 	"github.com/spendonce/spendonce/peercred"
 )
 
@@ -28,7 +29,7 @@ type Server struct {
 	audit    *auditLog
 	history  *history
 	state    *durable.Dir
-	place    *socketPlace
+	place    *socketplace.Place
 	listener *peercred.Listener
 	control  *peercred.Listener // nil if its path would be too long
 
@@ -236,7 +237,7 @@ func (s *Server) Close() error {
 	}
 	s.anchors.close()
 	s.audit.close()
-	s.place.close()
+	s.place.Close()
 	s.state.Close()
 	s.proc.Close()
 	return err
