@@ -45,9 +45,10 @@ var imports = []row{
 	{pkg: "mcpproxy", ours: []string{"bearer", "credstore"}, modules: []string{"github.com/go-json-experiment/json", "golang.org/x/sync"}},
 
 	// The broker half.
-	{pkg: "broker", ours: []string{"internal/durable", "internal/ledger", "internal/procfs", "internal/wire", "lease", "peercred"}, modules: []string{"golang.org/x/sys"}},
+	{pkg: "broker", ours: []string{"internal/durable", "internal/ledger", "internal/procfs", "internal/socketplace", "internal/wire", "lease", "peercred"}, modules: []string{"golang.org/x/sys"}},
 	{pkg: "lease", ours: []string{"internal/durable", "internal/wire", "peercred"}, modules: []string{"golang.org/x/sys"}},
 	{pkg: "peercred", ours: []string{"internal/procfs"}, modules: []string{"golang.org/x/sys"}},
+	{pkg: "internal/socketplace", ours: []string{"internal/durable", "peercred"}},
 	{pkg: "internal/ledger", ours: []string{"internal/durable", "internal/wire"}, modules: []string{"github.com/go-json-experiment/json"}},
 	{pkg: "internal/wire", modules: []string{"github.com/go-json-experiment/json"}},
 	{pkg: "internal/procfs", modules: []string{"golang.org/x/sys"}},
@@ -75,7 +76,7 @@ var imports = []row{
 		pkg: "internal/cli/credcmd",
 		ours: []string{
 			"bearer", "credstore", "credstore/keys", "credstore/refresh", "internal/cli/program", "internal/cli/streams", "internal/clientconf", "internal/config", "internal/helper",
-			"internal/movein", "internal/procfs", "internal/sealed", "internal/takeover", "lockfile", "oauthflow", "spendoncetest",
+			"internal/localproxy", "internal/movein", "internal/procfs", "internal/sealed", "internal/takeover", "lockfile", "oauthflow", "spendoncetest",
 		},
 		modules: []string{"github.com/go-json-experiment/json", "github.com/spf13/cobra", "golang.org/x/oauth2", "golang.org/x/sys", "golang.org/x/term"},
 	},
@@ -99,6 +100,7 @@ var imports = []row{
 		ours:    []string{"broker", "credstore", "internal/cli/credcmd", "internal/cli/streams", "internal/config", "internal/durable", "internal/ledger", "internal/procfs", "lease", "lockfile"},
 		modules: []string{"github.com/spf13/cobra", "golang.org/x/sys"},
 	},
+	{pkg: "internal/localproxy", ours: []string{"bearer", "credstore", "internal/socketplace", "peercred"}},
 	{pkg: "internal/cli/program", ours: []string{"internal/cli/streams"}},
 	{pkg: "internal/cli/streams", modules: []string{"golang.org/x/term"}},
 	{pkg: "internal/config", modules: []string{"github.com/pelletier/go-toml/v2"}},
@@ -145,6 +147,8 @@ var (
 	// asked for.
 	reveals = map[string]string{
 		"internal/cli/credcmd/token.go":  "prints the token that was asked for",
+		"internal/cli/credcmd/proxy.go":  "prints the proxy's own secret to who started it",
+		"internal/localproxy/header.go":  "must know the proxy's own secret to keep it from the target",
 		"spendoncetest/canary/canary.go": "must know a secret to search for it",
 
 		"internal/helper/credential.go":   "hands the token to the protocol in which another program asked for it",

@@ -66,7 +66,7 @@ func (a *App) Config() (*config.Config, error) {
 // Commands returns the commands of this half.
 func (a *App) Commands() []*cobra.Command {
 	return []*cobra.Command{
-		a.loginCommand(), a.tokenCommand(), a.requestCommand(), a.listCommand(), a.logoutCommand(), a.importCommand(),
+		a.loginCommand(), a.tokenCommand(), a.requestCommand(), a.proxyCommand(), a.listCommand(), a.logoutCommand(), a.importCommand(),
 		a.storeCommand(),
 		a.credentialCommand(), a.execCommand(), a.conformanceCommand(),
 	}
