@@ -18,7 +18,7 @@ type forgetful struct {
 	*server
 	begun   atomic.Int32
 	known   atomic.Bool
-	refuses atomic.Bool // every session, from now on
+	refuses atomic.Bool // every session, from now on, when it is to be of use
 	calls   atomic.Int32
 }
 
@@ -27,7 +27,8 @@ func serveForgetful(t *testing.T, stream func(w http.ResponseWriter, r *http.Req
 	f.server = serve(t, func(w http.ResponseWriter, r *http.Request, body string) {
 		session := r.Header.Get("Mcp-Session-Id")
 		init := strings.Contains(body, `"method":"initialize"`)
-		if !init && (f.refuses.Load() || !f.known.Load() || session != fmt.Sprint("S", f.begun.Load())) {
+		call := r.Method == http.MethodPost && !strings.Contains(body, `"method":"notifications/`)
+		if !init && (call && f.refuses.Load() || !f.known.Load() || session != fmt.Sprint("S", f.begun.Load())) {
 			w.WriteHeader(http.StatusNotFound)
 			answer(w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`)
 			return
@@ -111,7 +112,7 @@ func TestASessionThatIsForgottenAtOnceIsAnErrorAndNoLoop(t *testing.T) {
 	f.waitFor(t, "the stream", func(r seen) bool { return r.method == http.MethodGet })
 	f.refuses.Store(true)
 	c.say(`{"id":1,"method":"m"}`)
-	if got := c.hear(); !strings.Contains(got, `"id":1,"error":{"code":-32000`) {
+	if got := c.hear(); !strings.Contains(got, `"id":1,"error":{"code":-32000`) || !strings.Contains(got, "in its place too") {
 		t.Errorf("got %s", got)
 	}
 	if n := f.begun.Load(); n != 2 {

@@ -182,7 +182,7 @@ func TestWithoutAStreamOfTheServersItIsNotAskedAgain(t *testing.T) {
 		c := connect(t, s.URL, mcpproxy.Config{Limits: mcpproxy.Limits{Pause: time.Millisecond}})
 		c.handshake("2025-11-25")
 		s.waitFor(t, "a GET", func(r seen) bool { return r.method == http.MethodGet })
-		for range 20 {
+		for range 200 {
 			c.say(`{"id":1,"method":"m"}`)
 			c.want(`{"id":1,"result":{}}`)
 		}
