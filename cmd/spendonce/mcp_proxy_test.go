@@ -341,6 +341,28 @@ func TestALoginAndALogoutElsewhereAreNoticed(t *testing.T) {
 	}
 }
 
+func TestASessionOfAnotherServersOriginIsNotUsedAtTheOldOne(t *testing.T) {
+	h := withMCP(t, http.HandlerFunc(echo), lasting)
+	p := h.pipes()
+	p.shakeHands()
+	if got := p.ask(1); got != `{"id":1,"result":0}` {
+		t.Fatalf("got %s", got)
+	}
+	h.signIn(lasting)
+	h.write("state/sessions/work.json", fmt.Sprintf(`{"version":1,"url":%q}`, h.server.ResourceURL()))
+	before := h.requests.Load()
+	if got := p.ask(2); !strings.Contains(got, `"error"`) || !strings.Contains(got, "start it again") {
+		t.Errorf("got %s", got)
+	}
+	if n := h.requests.Load(); n != before {
+		t.Errorf("the old server was asked %d times", n-before)
+	}
+	_ = p.in.Close()
+	if code, rest := p.over(); code != 0 || rest != "" {
+		t.Errorf("exit code %d, %q", code, rest)
+	}
+}
+
 func TestATargetOfWhichNothingIsKnownIsAnErrorUntilItIs(t *testing.T) {
 	h := withMCP(t, http.HandlerFunc(echo), lasting)
 	h.write("config/spendonce/config.toml", "")

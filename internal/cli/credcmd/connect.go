@@ -81,18 +81,32 @@ func (c *Connection) Locate() (string, error) {
 	if c.transport != nil {
 		return c.url, nil
 	}
-	p, err := c.app.knownPlace(c.store, c.target)
+	address, to, err := c.now()
 	if err != nil {
 		return "", err
 	}
-	if p.url == "" || len(p.origins) == 0 {
-		return "", unknownPlace{c.target}
-	}
 	c.transport, err = bearer.New(bearer.Config{
-		Target: c.target, Source: c.source, Origins: p.origins, HeaderTimeout: c.cfg.HeaderTimeout, Warn: c.cfg.Warn,
+		Target: c.target, Origins: []bearer.Origin{to}, HeaderTimeout: c.cfg.HeaderTimeout, Warn: c.cfg.Warn,
+		Source: &settled{source: c.source, origin: to, now: func() (bearer.Origin, error) {
+			_, o, err := c.now()
+			return o, err
+		}},
 	})
-	c.url = p.url
+	c.url = address
 	return c.url, err
+}
+
+// now is where the target's service is, by what is stored and configured now.
+func (c *Connection) now() (address string, to bearer.Origin, err error) {
+	p, err := c.app.knownPlace(c.store, c.target)
+	if err != nil {
+		return "", bearer.Origin{}, err
+	}
+	if p.url == "" || len(p.origins) == 0 {
+		return "", bearer.Origin{}, unknownPlace{c.target}
+	}
+	to, err = bearer.ParseOrigin(p.url)
+	return p.url, to, err
 }
 
 // RoundTrip implements [http.RoundTripper].
