@@ -183,6 +183,9 @@ func (r *run) post(ctx context.Context, s *session, m message) (*http.Response, 
 		return nil, err
 	}
 	req.Header = headersOf(m, s, r.cfg.Header)
+	if m.modern() && m.method == methodCallTool {
+		setParamHeaders(req.Header, m.raw, r.tools.of(m.name))
+	}
 	return r.do(req)
 }
 
@@ -295,6 +298,9 @@ func (r *run) deliver(c *call, raw []byte) *failure {
 		if c.cancelled.Load() {
 			return nil
 		}
+	}
+	if own && m.kind == kindResponse && c.msg.modern() && c.msg.method == methodListTools {
+		r.tools.learn(raw)
 	}
 	if own && m.kind == kindResponse && m.id.Kind() == 'n' {
 		if theirs := errorOf(raw); theirs != nil && !c.silent {

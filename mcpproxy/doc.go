@@ -9,7 +9,7 @@
 // the [http.RoundTripper]'s affair, which is a bearer.Transport in the
 // program.
 //
-// message.go, outline.go, lines.go, events.go, header.go and judge.go are pure:
-// bytes and values in, values out. proxy.go, call.go, session.go, listen.go and
+// message.go, outline.go, lines.go, events.go, header.go, params.go and judge.go
+// are pure: bytes and values in, values out. proxy.go, call.go, session.go, listen.go and
 // legacy.go do what they say.
 package mcpproxy

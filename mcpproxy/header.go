@@ -40,7 +40,7 @@ func headersOf(m message, s *session, extra http.Header) http.Header {
 		h.Set(headerVersion, headerValue(m.version))
 		h.Set(headerMethod, headerValue(m.method))
 		switch m.method {
-		case "tools/call", "prompts/get":
+		case methodCallTool, "prompts/get":
 			h.Set(headerName, headerValue(m.name))
 		case "resources/read":
 			h.Set(headerName, headerValue(m.uri))

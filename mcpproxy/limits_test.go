@@ -224,6 +224,8 @@ func TestMoreRequestsThanTheLimitAreRefused(t *testing.T) {
 	})
 	c := connect(t, s.URL, mcpproxy.Config{Limits: mcpproxy.Limits{InFlight: 2}})
 	c.handshake("2025-11-25")
+	// The handshake itself is over when what follows it has come.
+	s.waitFor(t, "the end of the handshake", func(r seen) bool { return r.body == initialized })
 	c.say(`{"id":1,"method":"m"}`, `{"id":2,"method":"m"}`, `{"id":3,"method":"m"}`)
 	if got := c.hear(); !strings.Contains(got, `"id":3,"error":{"code":-32005,`) {
 		t.Errorf("got %s", got)

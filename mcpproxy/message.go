@@ -41,6 +41,8 @@ const (
 	methodInitialize  = "initialize"
 	methodInitialized = "notifications/initialized"
 	methodCancelled   = "notifications/cancelled"
+	methodListTools   = "tools/list"
+	methodCallTool    = "tools/call"
 
 	metaVersion = "io.modelcontextprotocol/protocolVersion"
 )

@@ -1,4 +1,5 @@
-package mcpproxy_test //nolint:staticcheck // what the newest revision drops is in use in the others
+//nolint:staticcheck // what the newest revision drops is in use in the others
+package mcpproxy_test
 
 import (
 	"bytes"
@@ -89,6 +90,16 @@ func newEverything() *everything {
 		<-ctx.Done()
 		e.cancelled <- struct{}{}
 		return "", ctx.Err()
+	})
+	text := func(header string) map[string]any { return map[string]any{"type": "string", "x-mcp-header": header} }
+	e.AddTool(&mcp.Tool{Name: "query", InputSchema: map[string]any{"type": "object", "properties": map[string]any{
+		"region": text("Region"), "note": text("Note"), "absent": text("Absent"), "plain": map[string]any{"type": "string"},
+		"at": map[string]any{"type": "object", "properties": map[string]any{
+			"shard": map[string]any{"type": "integer", "x-mcp-header": "Shard"}, "dry": map[string]any{"type": "boolean", "x-mcp-header": "Dry"},
+		}},
+	}}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		h := req.Extra.Header
+		return said(strings.Join([]string{h.Get("Mcp-Param-Region"), h.Get("Mcp-Param-Note"), h.Get("Mcp-Param-Shard"), h.Get("Mcp-Param-Dry"), h.Get("Mcp-Param-Absent")}, " ")), nil
 	})
 	e.AddResource(&mcp.Resource{Name: "page", URI: "file:///page"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "file:///page", Text: "text", MIMEType: "text/plain"}}}, nil
@@ -182,6 +193,15 @@ func play(t *testing.T, e *everything, front *tap, transport mcp.Transport, vers
 		expect(1, "resource")
 		try("unsubscribing", s.Unsubscribe(ctx, &mcp.UnsubscribeParams{URI: "file:///page"}))
 	} else {
+		// The server refuses a call whose headers are not as its schema says.
+		r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "query", Arguments: map[string]any{
+			"region": "us-west1", "note": " bob ü", "plain": "x", "at": map[string]any{"shard": 7, "dry": true},
+		}})
+		if err != nil {
+			t.Errorf("a call with headers: %v", err)
+		} else if text, ok := r.Content[0].(*mcp.TextContent); !ok || text.Text != "us-west1 =?base64?IGJvYiDDvA==?= 7 true " {
+			t.Errorf("the headers were %v", r.Content[0])
+		}
 		call("count", mcp.Meta{"progressToken": "p1"})
 		expect(3, "log progress")
 	}

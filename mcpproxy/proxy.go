@@ -182,6 +182,7 @@ type run struct {
 
 	flights  flights
 	sessions sessions
+	tools    tools
 
 	gate <-chan struct{} // the reader's: closed when what comes next may be sent
 }

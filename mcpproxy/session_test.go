@@ -202,6 +202,7 @@ func TestAMessageThatNamesItsRevisionSaysSoInItsHeaders(t *testing.T) {
 		`{"id":1,"method":"tools/call","params":{"name":"get_weather",` + meta + `}}`:            "2026-07-28 tools/call get_weather",
 		`{"id":1,"params":{` + meta + `,"name":" Grüße"},"method":"prompts/get"}`:                "2026-07-28 prompts/get =?base64?IEdyw7zDn2U=?=",
 		`{"id":1,"method":"resources/read","params":{"uri":"file:///a b",` + meta + `}}`:         "2026-07-28 resources/read file:///a b",
+		`{"id":1,"method":"tools/call","params":{"name":" padded ",` + meta + `}}`:               "2026-07-28 tools/call =?base64?IHBhZGRlZCA=?=",
 		`{"id":1,"method":"tools/call","params":{"name":"=?base64?literal?=",` + meta + `}}`:     "2026-07-28 tools/call =?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=",
 		`{"id":1,"method":"tools/call","params":{"name":"x\r\nEvil: 1",` + meta + `}}`:           "2026-07-28 tools/call =?base64?eA0KRXZpbDogMQ==?=",
 		`{"id":1,"method":"tools/call","params":{"name":"x","arguments":{"_meta":"elsewhere"}}}`: "2025-11-25  ",
