@@ -208,7 +208,22 @@ func (r *run) takeBody(c *call, resp *http.Response) *failure {
 	if err != nil {
 		return bodyFailure(err)
 	}
-	return r.deliver(c, body)
+	m, err := parse(body)
+	if err == nil && (m.kind == kindRequest || m.kind == kindNotification) {
+		err = errNoAnswer // some other service, whose JSON has a method too
+	}
+	if err != nil {
+		return r.drop(body, err)
+	}
+	return r.pass(c, m)
+}
+
+var errNoAnswer = errors.New("it is no answer in JSON-RPC")
+
+// drop is for what the client must not see.
+func (r *run) drop(raw []byte, reason error) *failure {
+	r.log.Warn("a message of the server was dropped", "reason", reason, "bytes", len(raw))
+	return unanswered("not_json", "the server's answer was dropped: %v", reason)
 }
 
 func bodyFailure(err error) *failure {
@@ -268,12 +283,17 @@ func (r *run) refusal(c *call, resp *http.Response) *failure {
 func (r *run) deliver(c *call, raw []byte) *failure {
 	m, err := parse(raw)
 	if err != nil {
-		r.log.Warn("a message of the server was dropped", "reason", err, "bytes", len(raw))
-		return unanswered("not_json", "the server's answer was dropped: %v", err)
+		return r.drop(raw, err)
 	}
+	return r.pass(c, m)
+}
+
+// pass is deliver of a message that is read already.
+func (r *run) pass(c *call, m message) *failure {
+	raw := m.raw
 	if m.kind == kindBatch && r.sessions.now().versionOrNone() != versionOfBatches {
 		for _, part := range m.parts { // the client does not know batches
-			if f := r.deliver(c, part.raw); f != nil {
+			if f := r.pass(c, part); f != nil {
 				return f
 			}
 		}

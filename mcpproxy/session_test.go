@@ -141,6 +141,7 @@ func TestOtherRefusalsAreShownAndNotRepeated(t *testing.T) {
 		"202":                                {202, "", "", `"kind":"status","status":202`},
 		"204":                                {204, "", "", `"kind":"status","status":204`},
 		"JSON that is none":                  {200, "application/json", `{"id":5,"result":`, "not_json"},
+		"JSON of another service":            {200, "application/json", `{"account":"alice","method":"POST"}`, "not_json"},
 		"a body of nothing":                  {200, "application/json", ``, "not_json"},
 		"another's answer":                   {200, "application/json", `{"id":6,"result":1}`, `{"id":6,"result":1}`},
 		"an empty stream":                    {200, "text/event-stream", "", `"kind":"cut"`},
