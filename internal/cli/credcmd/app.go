@@ -41,7 +41,7 @@ type App struct {
 	// Hold: see [credstore.Config].
 	Hold func() func()
 
-	progress *streams.Progress
+	Progress *streams.Progress
 
 	configOnce sync.Once
 	configRead *config.Config
@@ -72,9 +72,9 @@ func (a *App) Commands() []*cobra.Command {
 	}
 }
 
-// store opens the store without reading the configuration: a fresh token
+// Open opens the Open without reading the configuration: a fresh token
 // does not need it.
-func (a *App) store() (*credstore.Store, error) {
+func (a *App) Open() (*credstore.Store, error) {
 	return a.open(a.StoreConfig())
 }
 
@@ -88,9 +88,9 @@ func (a *App) open(cfg credstore.Config) (*credstore.Store, error) {
 
 // StoreConfig is how the commands open the store.
 func (a *App) StoreConfig() credstore.Config {
-	a.progress = streams.NewProgress(a.Streams)
+	a.Progress = streams.NewProgress(a.Streams)
 	return credstore.Config{
-		Dir: a.StateDir, Warn: a.Streams.Warn, Stage: a.progress.Stage, Hold: a.Hold, Keys: a.keys(nil),
+		Dir: a.StateDir, Warn: a.Streams.Warn, Stage: a.Progress.Stage, Hold: a.Hold, Keys: a.keys(nil),
 		OtherNames: func() []string {
 			c, err := a.Config()
 			if err != nil {
@@ -105,9 +105,9 @@ func (a *App) StoreConfig() credstore.Config {
 	}
 }
 
-// changeStore opens the store for a command that writes, with the lock's
+// OpenForChange opens the store for a command that writes, with the lock's
 // constant from the configuration.
-func (a *App) changeStore() (*credstore.Store, error) { return a.changeStoreWith(nil) }
+func (a *App) OpenForChange() (*credstore.Store, error) { return a.changeStoreWith(nil) }
 
 // changeStoreWith opens it with other keys than those of the configuration,
 // if there are any.
@@ -133,8 +133,8 @@ func (a *App) changeStoreWith(by credstore.Keys) (*credstore.Store, error) {
 	return a.open(cfg)
 }
 
-// source returns the target's source, talking to its server when it must.
-func (a *App) source(s *credstore.Store, target string) (*credstore.Source, error) {
+// Source returns the target's Source, talking to its server when it must.
+func (a *App) Source(s *credstore.Store, target string) (*credstore.Source, error) {
 	return s.Source(credstore.SourceConfig{
 		Target: target,
 		Settings: func() (credstore.Settings, error) {
@@ -159,19 +159,19 @@ func (a *App) Settings(target string) (credstore.Settings, error) {
 			RevocationEndpoint: t.RevocationEndpoint, ClientID: t.ClientID, Resource: t.Resource, Dialect: t.Dialect,
 		},
 	}
-	if t.Resource == noResource {
+	if t.Resource == NoResource {
 		set.Pin.Resource = ""
 	}
 	if set.Pin.TokenEndpoint == "" && t.Dialect == string(oauthflow.Hypaware) {
-		if set.Pin.TokenEndpoint, err = hypawareEndpoint(t); err != nil {
+		if set.Pin.TokenEndpoint, err = HypawareEndpoint(t); err != nil {
 			return credstore.Settings{}, fmt.Errorf("target %s: %w", target, err)
 		}
 	}
 	return set, nil
 }
 
-// hypawareEndpoint is where that dialect's servers answer, by convention.
-func hypawareEndpoint(t config.Target) (string, error) {
+// HypawareEndpoint is where that dialect's servers answer, by convention.
+func HypawareEndpoint(t config.Target) (string, error) {
 	base := t.Issuer
 	if base == "" {
 		base = t.URL
@@ -191,12 +191,12 @@ func originOf(raw string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// readSecret reads a token from a file, or from standard input for "-".
-func (a *App) readSecret(ctx context.Context, flag, path string) (secret.Secret, error) {
+// ReadSecret reads a token from a file, or from standard input for "-".
+func (a *App) ReadSecret(ctx context.Context, flag, path string) (secret.Secret, error) {
 	const limit = 1 << 20
 	in := a.Streams.In
 	if path != "-" {
-		f, err := open(ctx, path)
+		f, err := OpenFile(ctx, path)
 		if ctx.Err() != nil {
 			return secret.Secret{}, context.Cause(ctx)
 		}
@@ -225,9 +225,9 @@ func (a *App) readSecret(ctx context.Context, flag, path string) (secret.Secret,
 	return secret.New(text), nil
 }
 
-// open opens a file until ctx ends: a pipe that nobody writes to opens for
+// OpenFile opens a file until ctx ends: a pipe that nobody writes to opens for
 // nobody.
-func open(ctx context.Context, path string) (*os.File, error) {
+func OpenFile(ctx context.Context, path string) (*os.File, error) {
 	type opened struct {
 		f   *os.File
 		err error
@@ -263,10 +263,10 @@ func readAll(ctx context.Context, in io.Reader) (b []byte, err error) {
 	}
 }
 
-// closeStore waits for what was begun.
-func closeStore(s *credstore.Store) { _ = s.Close(context.Background()) }
+// CloseStore waits for what was begun.
+func CloseStore(s *credstore.Store) { _ = s.Close(context.Background()) }
 
-func targetArg(what string) cobra.PositionalArgs {
+func TargetArg(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch len(args) {
 		case 0:
@@ -279,8 +279,8 @@ func targetArg(what string) cobra.PositionalArgs {
 	}
 }
 
-// completeTargets offers the names that are stored or configured.
-func (a *App) completeTargets(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+// CompleteTargets offers the names that are stored or configured.
+func (a *App) CompleteTargets(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	cfg := a.StoreConfig()
 	cfg.Keys = quietKeys{cfg.Keys}
@@ -301,3 +301,13 @@ func (a *App) completeTargets(*cobra.Command, []string, string) ([]string, cobra
 	slices.Sort(names)
 	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
 }
+
+// Say tells the person at the terminal what was done.
+func (a *App) Say(format string, args ...any) {
+	if !a.Streams.Quiet {
+		fmt.Fprintf(a.Streams.Err, format+"\n", args...)
+	}
+}
+
+// NoResource in the place of a resource: none is ever sent.
+const NoResource = "none"

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/spendonce/spendonce/bearer"
 	"github.com/spendonce/spendonce/credstore"
 	"github.com/spendonce/spendonce/internal/cli/streams"
@@ -57,11 +55,11 @@ func (unknownPlace) Unwrap() error { return credstore.ErrNoCredential }
 // each request, and so is where it may go, if that is not known yet: an error
 // is one of what the user has written.
 func (a *App) Connect(target string, cfg ConnectConfig) (*Connection, error) {
-	s, err := a.store()
+	s, err := a.Open()
 	if err != nil {
 		return nil, err
 	}
-	source, err := a.source(s, target)
+	source, err := a.Source(s, target)
 	if err != nil {
 		return nil, err
 	}
@@ -102,11 +100,11 @@ func (c *Connection) now() (address string, to bearer.Origin, err error) {
 	if err != nil {
 		return "", bearer.Origin{}, err
 	}
-	if p.url == "" || len(p.origins) == 0 {
+	if p.URL == "" || len(p.Origins) == 0 {
 		return "", bearer.Origin{}, unknownPlace{c.target}
 	}
-	to, err = bearer.ParseOrigin(p.url)
-	return p.url, to, err
+	to, err = bearer.ParseOrigin(p.URL)
+	return p.URL, to, err
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -154,7 +152,7 @@ func (c *Connection) CloseIdleConnections() {
 
 // Close returns when every exchange that was begun has been committed. None
 // begins after it; tokens that are fresh are still had.
-func (c *Connection) Close() { closeStore(c.store) }
+func (c *Connection) Close() { CloseStore(c.store) }
 
 // signIns lets one request at a time have a person asked.
 type signIns struct {
@@ -205,9 +203,4 @@ func (c *Connection) signIn(ctx context.Context, began int) error {
 	}
 	c.login.done++
 	return nil
-}
-
-// CompleteTargets offers the names of targets, for commands beside these.
-func (a *App) CompleteTargets(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	return a.completeTargets(cmd, args, word)
 }

@@ -61,12 +61,12 @@ func (a *App) issue(ctx context.Context, s *credstore.Store, target string, o ou
 }
 
 func (a *App) get(ctx context.Context, s *credstore.Store, target string, req credstore.Request) (helper.Credential, error) {
-	source, err := a.source(s, target)
+	source, err := a.Source(s, target)
 	if err != nil {
 		return helper.Credential{}, err
 	}
 	t, err := source.Get(ctx, req)
-	a.progress.End()
+	a.Progress.End()
 	if errors.Is(err, credstore.ErrNotSaved) {
 		fmt.Fprintf(a.Streams.Err, "spendonce: %v\n", err)
 		err = nil
@@ -80,11 +80,11 @@ func (a *App) get(ctx context.Context, s *credstore.Store, target string, req cr
 // named answers for a target that was named, and not found by a URL. Where
 // the other program says for which URL it asks, that has to be the target's.
 func (a *App) named(ctx context.Context, o output, url string, answer func(helper.Credential) error) error {
-	s, err := a.store()
+	s, err := a.Open()
 	if err != nil {
 		return err
 	}
-	defer closeStore(s)
+	defer CloseStore(s)
 	if url != "" {
 		if err := a.mayGo(s, o.target, url); err != nil {
 			return err

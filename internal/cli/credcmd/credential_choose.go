@@ -26,27 +26,27 @@ type want struct {
 // choose returns the one target whose token may go where w says. Of several
 // the one with the longest URL that leads to the path is taken, if there is
 // one such: nothing is guessed.
-func choose(list []place, w want) (place, error) {
-	var found []place
+func choose(list []Place, w want) (Place, error) {
+	var found []Place
 	for _, o := range w.origins {
-		for _, p := range at(list, o) {
-			if !known(found, p.target) {
+		for _, p := range At(list, o) {
+			if !known(found, p.Target) {
 				found = append(found, p)
 			}
 		}
 	}
 	if w.target != "" {
 		if !known(list, w.target) {
-			return place{}, streams.Usage("there is no target %.80q: 'spendonce list' shows them", w.target)
+			return Place{}, streams.Usage("there is no target %.80q: 'spendonce list' shows them", w.target)
 		}
-		found = slices.DeleteFunc(found, func(p place) bool { return p.target != w.target })
+		found = slices.DeleteFunc(found, func(p Place) bool { return p.Target != w.target })
 		if len(found) == 0 {
-			return place{}, fmt.Errorf("%w: the token of %s does not go to %s, which is neither its URL nor one of its hosts", errNoTarget, w.target, w.origins[0])
+			return Place{}, fmt.Errorf("%w: the token of %s does not go to %s, which is neither its URL nor one of its hosts", errNoTarget, w.target, w.origins[0])
 		}
 	}
 	switch len(found) {
 	case 0:
-		return place{}, fmt.Errorf("%w has the URL %s or names it among its hosts", errNoTarget, w.origins[0])
+		return Place{}, fmt.Errorf("%w has the URL %s or names it among its hosts", errNoTarget, w.origins[0])
 	case 1:
 		return found[0], nil
 	}
@@ -55,25 +55,25 @@ func choose(list []place, w want) (place, error) {
 	}
 	names := make([]string, len(found))
 	for i, p := range found {
-		names[i] = p.target
+		names[i] = p.Target
 	}
-	return place{}, streams.Usage("%s have a token for %s: say which one is meant with --target NAME", strings.Join(names, " and "), w.origins[0])
+	return Place{}, streams.Usage("%s have a token for %s: say which one is meant with --target NAME", strings.Join(names, " and "), w.origins[0])
 }
 
-func known(list []place, target string) bool {
-	return slices.ContainsFunc(list, func(p place) bool { return p.target == target })
+func known(list []Place, target string) bool {
+	return slices.ContainsFunc(list, func(p Place) bool { return p.Target == target })
 }
 
 // nearest returns the targets with the longest URL above w's path.
-func nearest(found []place, w want) []place {
+func nearest(found []Place, w want) []Place {
 	asked, ok := segments(w.path)
 	if !ok || w.path == "" {
 		return nil
 	}
-	var best []place
+	var best []Place
 	longest := -1
 	for _, p := range found {
-		u, err := url.Parse(p.url)
+		u, err := url.Parse(p.URL)
 		if err != nil {
 			continue
 		}
@@ -114,12 +114,12 @@ func (a *App) mayGo(s *credstore.Store, target, raw string) error {
 	if err != nil {
 		return &streams.Exit{Code: 2, Err: fmt.Errorf("the token of %s is asked for a URL: %w", target, err)}
 	}
-	list, err := a.places(s)
+	list, err := a.Places(s)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(list, func(p place) bool { return p.target == target })
-	if i < 0 || len(list[i].origins) == 0 && !list[i].leftOut || slices.Contains(list[i].origins, o) {
+	i := slices.IndexFunc(list, func(p Place) bool { return p.Target == target })
+	if i < 0 || len(list[i].Origins) == 0 && !list[i].leftOut || slices.Contains(list[i].Origins, o) {
 		return nil
 	}
 	return streams.Usage("the token of %s does not go to %s, which is neither its URL nor one of its hosts", target, o)

@@ -18,12 +18,12 @@ func origin(t *testing.T, raw string) bearer.Origin {
 	return o
 }
 
-func placeAt(t *testing.T, target string, urls ...string) place {
+func placeAt(t *testing.T, target string, urls ...string) Place {
 	t.Helper()
-	p := place{target: target, url: urls[0]}
+	p := Place{Target: target, URL: urls[0]}
 	for _, u := range urls {
 		if u != "" {
-			p.origins = append(p.origins, origin(t, u))
+			p.Origins = append(p.Origins, origin(t, u))
 		}
 	}
 	return p
@@ -31,7 +31,7 @@ func placeAt(t *testing.T, target string, urls ...string) place {
 
 func TestATargetIsChosenByItsOriginAndNeverGuessed(t *testing.T) {
 	const forge = "https://forge.example"
-	list := []place{
+	list := []Place{
 		placeAt(t, "alone", "https://alone.example", "https://alias.example:444"),
 		placeAt(t, "forge-a", forge+"/a"),
 		placeAt(t, "forge-ab", forge+"/a/b/"),
@@ -39,7 +39,7 @@ func TestATargetIsChosenByItsOriginAndNeverGuessed(t *testing.T) {
 		placeAt(t, "guest", "https://guest.example/a", forge),
 		placeAt(t, "same-1", "https://same.example/x"),
 		placeAt(t, "same-2", "https://same.example/x"),
-		{target: "nowhere"},
+		{Target: "nowhere"},
 	}
 	for _, c := range []struct {
 		name   string
@@ -77,15 +77,15 @@ func TestATargetIsChosenByItsOriginAndNeverGuessed(t *testing.T) {
 			switch {
 			case c.want == "" && !errors.Is(err, errNoTarget),
 				c.want == "?" && (!errors.As(err, &exit) || exit.Code != 2 || errors.Is(err, errNoTarget)),
-				c.want != "" && c.want != "?" && (err != nil || got.target != c.want):
-				t.Errorf("chose %q, %v", got.target, err)
+				c.want != "" && c.want != "?" && (err != nil || got.Target != c.want):
+				t.Errorf("chose %q, %v", got.Target, err)
 			}
 		})
 	}
 }
 
 func TestAnAmbiguousOriginNamesItsCandidates(t *testing.T) {
-	list := []place{placeAt(t, "one", "https://a.example"), placeAt(t, "two", "https://b.example", "https://a.example")}
+	list := []Place{placeAt(t, "one", "https://a.example"), placeAt(t, "two", "https://b.example", "https://a.example")}
 	_, err := choose(list, want{origins: []bearer.Origin{origin(t, "https://a.example")}})
 	if err == nil || !strings.Contains(err.Error(), "one and two") || !strings.Contains(err.Error(), "--target") {
 		t.Fatal(err)

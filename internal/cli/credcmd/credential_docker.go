@@ -56,7 +56,7 @@ code is 1.`,
 	flags.StringVar(&o.target, "target", "", "answer for this `TARGET` only")
 	flags.StringVar(&o.username, "username", "", "the user `NAME` beside the token")
 	o.minValidFlag(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("target", a.completeTargets)
+	_ = cmd.RegisterFlagCompletionFunc("target", a.CompleteTargets)
 	sub := func(name, short, stdin string, run func(context.Context) error) *cobra.Command {
 		return &cobra.Command{
 			Use: name, Short: short, Example: "  " + stdin + "spendonce credential docker " + name,
@@ -105,15 +105,15 @@ func (a *App) dockerGet(ctx context.Context, o output) error {
 	if err != nil {
 		return err
 	}
-	defer closeStore(s)
-	c, err := a.issue(ctx, s, p.target, o)
+	defer CloseStore(s)
+	c, err := a.issue(ctx, s, p.Target, o)
 	if err != nil {
 		return err
 	}
 	return helper.WriteDocker(a.Streams.Out, server, dockerUsername(o, p, server), c)
 }
 
-func dockerUsername(o output, p place, server string) string {
+func dockerUsername(o output, p Place, server string) string {
 	switch {
 	case o.username != "":
 		return o.username
@@ -130,28 +130,28 @@ func dockerUsername(o output, p place, server string) string {
 
 // dockerPlace reads the registry's address and finds the target. Where no
 // token may go is decided before anything else is read.
-func (a *App) dockerPlace(target string) (*credstore.Store, place, string, error) {
+func (a *App) dockerPlace(target string) (*credstore.Store, Place, string, error) {
 	server, err := helper.ReadDockerServer(a.Streams.In)
 	if err != nil {
-		return nil, place{}, "", err
+		return nil, Place{}, "", err
 	}
 	origins, err := dockerOrigins(server)
 	if err != nil {
-		return nil, place{}, "", err
+		return nil, Place{}, "", err
 	}
-	s, err := a.store()
+	s, err := a.Open()
 	if err != nil {
-		return nil, place{}, "", err
+		return nil, Place{}, "", err
 	}
-	list, err := a.places(s)
+	list, err := a.Places(s)
 	if err == nil {
-		var p place
+		var p Place
 		if p, err = choose(list, want{origins: origins, target: target}); err == nil {
 			return s, p, server, nil
 		}
 	}
-	closeStore(s)
-	return nil, place{}, "", err
+	CloseStore(s)
+	return nil, Place{}, "", err
 }
 
 // dockerOrigins are the origins that a registry's address can mean: docker
@@ -189,28 +189,28 @@ func (a *App) dockerErase(ctx context.Context, o output) error {
 	if err != nil {
 		return err
 	}
-	defer closeStore(s)
+	defer CloseStore(s)
 	entries, err := s.List()
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(entries, func(e credstore.Entry) bool { return e.Target == p.target })
+	i := slices.IndexFunc(entries, func(e credstore.Entry) bool { return e.Target == p.Target })
 	if i < 0 || entries[i].Kind != credstore.KindOIDC || entries[i].Override {
 		return nil // nothing to refresh, and nobody said that the token is bad
 	}
-	_, err = a.get(ctx, s, p.target, credstore.Request{Refresh: true})
+	_, err = a.get(ctx, s, p.Target, credstore.Request{Refresh: true})
 	return err
 }
 
 // dockerList lists what get would answer for: docker fails altogether if it
 // would not for one of them.
 func (a *App) dockerList(o output) error {
-	s, err := a.store()
+	s, err := a.Open()
 	if err != nil {
 		return err
 	}
-	defer closeStore(s)
-	list, err := a.places(s)
+	defer CloseStore(s)
+	list, err := a.Places(s)
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (a *App) dockerList(o output) error {
 		if err != nil {
 			continue // http on a port of this machine that is https's own
 		}
-		if p, err := choose(list, want{origins: origins, target: o.target}); err == nil && live[p.target] {
+		if p, err := choose(list, want{origins: origins, target: o.target}); err == nil && live[p.Target] {
 			usernames[server] = dockerUsername(o, p, server)
 		}
 	}
@@ -251,10 +251,10 @@ func answers(e credstore.Entry, now time.Time) bool {
 }
 
 // originsOf returns the origins of all targets of list.
-func originsOf(list []place) []bearer.Origin {
+func originsOf(list []Place) []bearer.Origin {
 	var all []bearer.Origin
 	for _, p := range list {
-		for _, o := range p.origins {
+		for _, o := range p.Origins {
 			if !slices.Contains(all, o) {
 				all = append(all, o)
 			}

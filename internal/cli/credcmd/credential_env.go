@@ -25,8 +25,8 @@ its expiry; where that is unknown, an older value is taken away. Whatever runs i
 shell can read the token: 'spendonce exec' gives it to one command only.`,
 		Example: `  eval "$(spendonce credential env example)"
   spendonce credential env example --name GITLAB_TOKEN --format fish | source`,
-		Args:              targetArg("say"),
-		ValidArgsFunction: a.completeTargets,
+		Args:              TargetArg("say"),
+		ValidArgsFunction: a.CompleteTargets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.target = args[0]
 			switch {

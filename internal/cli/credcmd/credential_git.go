@@ -47,7 +47,7 @@ is refreshed, once for all who say so. No session is ever deleted.`,
 	flags.StringVar(&o.target, "target", "", "answer for this `TARGET` only")
 	flags.StringVar(&o.username, "username", "", "the user `NAME` beside the token, where git has none")
 	o.minValidFlag(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("target", a.completeTargets)
+	_ = cmd.RegisterFlagCompletionFunc("target", a.CompleteTargets)
 	const example = "  printf 'protocol=https\\nhost=git.example.com\\n' | spendonce credential git "
 	cmd.AddCommand(
 		&cobra.Command{
@@ -98,8 +98,8 @@ func (a *App) gitGet(ctx context.Context, o output) error {
 	if err != nil {
 		return err
 	}
-	defer closeStore(s)
-	c, err := a.issue(ctx, s, p.target, o)
+	defer CloseStore(s)
+	c, err := a.issue(ctx, s, p.Target, o)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (a *App) gitGet(ctx context.Context, o output) error {
 	if username == "" {
 		username = p.username
 	}
-	return req.Answer(a.Streams.Out, c, username, p.target)
+	return req.Answer(a.Streams.Out, c, username, p.Target)
 }
 
 // nothing says why there is no answer, which is none of git's business.
@@ -119,31 +119,31 @@ func (a *App) nothing(err error) {
 
 // gitPlace finds the target that git means. Where no token may go is decided
 // before anything is read.
-func (a *App) gitPlace(req helper.GitRequest, target string) (*credstore.Store, place, error) {
+func (a *App) gitPlace(req helper.GitRequest, target string) (*credstore.Store, Place, error) {
 	raw, err := req.URL()
 	if err != nil {
-		return nil, place{}, badInput(err)
+		return nil, Place{}, badInput(err)
 	}
 	origin, err := bearer.ParseOrigin(raw)
 	if err != nil {
-		return nil, place{}, badInput(fmt.Errorf("git asks for a token: %w", err))
+		return nil, Place{}, badInput(fmt.Errorf("git asks for a token: %w", err))
 	}
-	s, err := a.store()
+	s, err := a.Open()
 	if err != nil {
-		return nil, place{}, err
+		return nil, Place{}, err
 	}
-	list, err := a.places(s)
+	list, err := a.Places(s)
 	if err == nil {
 		if target == "" && known(list, req.Target) {
 			target = req.Target // we said so ourselves; it must be one of the origin's all the same
 		}
-		var p place
+		var p Place
 		if p, err = choose(list, want{[]bearer.Origin{origin}, req.Path, target}); err == nil {
 			return s, p, nil
 		}
 	}
-	closeStore(s)
-	return nil, place{}, err
+	CloseStore(s)
+	return nil, Place{}, err
 }
 
 func (a *App) gitErase(ctx context.Context, o output) error {
@@ -161,14 +161,14 @@ func (a *App) gitErase(ctx context.Context, o output) error {
 	if err != nil {
 		return err
 	}
-	defer closeStore(s)
-	source, err := a.source(s, p.target)
+	defer CloseStore(s)
+	source, err := a.Source(s, p.Target)
 	if err != nil {
 		return err
 	}
 	if held, err := source.Holds(req.Rejected); err != nil || !held {
 		return err
 	}
-	_, err = a.get(ctx, s, p.target, credstore.Request{Rejected: req.Rejected})
+	_, err = a.get(ctx, s, p.Target, credstore.Request{Rejected: req.Rejected})
 	return err
 }

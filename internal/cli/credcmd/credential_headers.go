@@ -18,8 +18,8 @@ func (a *App) headersCommand() *cobra.Command {
 of Claude Code expects it. Claude Code says which server the headers are for; one that is
 neither the target's URL nor one of its hosts gets none.`,
 		Example:           "  spendonce credential headers example\n  spendonce credential headers example --min-valid 10m",
-		Args:              targetArg("say"),
-		ValidArgsFunction: a.completeTargets,
+		Args:              TargetArg("say"),
+		ValidArgsFunction: a.CompleteTargets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.target = args[0]
 			return a.headers(cmd.Context(), o)

@@ -20,8 +20,8 @@ or, if KUBERNETES_EXEC_INFO asks for it, v1beta1. They keep the token until its 
 With provideClusterInfo in the kubeconfig, kubectl says which cluster the token is for;
 a cluster that is neither the target's URL nor one of its hosts gets none.`,
 		Example:           `  kubectl config set-credentials example --exec-api-version=client.authentication.k8s.io/v1 --exec-interactive-mode=Never --exec-command=spendonce --exec-arg=credential,kubectl,example` + "\n  spendonce credential kubectl example",
-		Args:              targetArg("say"),
-		ValidArgsFunction: a.completeTargets,
+		Args:              TargetArg("say"),
+		ValidArgsFunction: a.CompleteTargets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.target = args[0]
 			return a.kubectl(cmd.Context(), o)

@@ -50,7 +50,7 @@ run, 127 if there is no such command.`,
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveDefault // the command, and its files
 			}
-			return a.completeTargets(cmd, args, begun)
+			return a.CompleteTargets(cmd, args, begun)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.target = args[0]

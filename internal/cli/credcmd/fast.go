@@ -18,7 +18,7 @@ func (a *App) Fast(args []string) func(ctx context.Context) error {
 		run   func(a *App, ctx context.Context, o output) error
 	}{
 		{[]string{"token", theTarget}, func(a *App, ctx context.Context, o output) error {
-			return a.token(ctx, o.target, credstore.Request{}, false)
+			return a.Token(ctx, o.target, credstore.Request{}, false)
 		}},
 		{[]string{"credential", "headers", theTarget}, (*App).headers},
 		{[]string{"credential", "kubectl", theTarget}, (*App).kubectl},

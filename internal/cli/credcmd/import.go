@@ -54,7 +54,7 @@ that was cut short is completed by the same command.`,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			switch {
 			case f.undo && len(args) == 0:
-				return a.completeTargets(cmd, args, word)
+				return a.CompleteTargets(cmd, args, word)
 			case !f.undo && len(args) == 0:
 				return []string{string(movein.MCPRemote), string(movein.Kubelogin)}, cobra.ShellCompDirectiveDefault
 			}
@@ -97,11 +97,11 @@ func (a *App) importInto(ctx context.Context, target string, f importFlags) erro
 	if f.asJSON && !f.dryRun {
 		return streams.Usage("--json prints what --dry-run would do")
 	}
-	s, err := a.changeStore()
+	s, err := a.OpenForChange()
 	if err != nil {
 		return err
 	}
-	defer closeStore(s)
+	defer CloseStore(s)
 	if !credstore.ValidName(target) {
 		_, err := s.Source(credstore.SourceConfig{Target: target})
 		return err
@@ -135,7 +135,7 @@ func (a *App) importInto(ctx context.Context, target string, f importFlags) erro
 	if err := m.In(ctx, target, where.place, to.login); err != nil {
 		return err
 	}
-	a.done("moved the session of %s into %s; 'spendonce import --undo %s' gives it back", where.place.Program.Words(), target, target)
+	a.Say("moved the session of %s into %s; 'spendonce import --undo %s' gives it back", where.place.Program.Words(), target, target)
 	return nil
 }
 
@@ -155,11 +155,11 @@ func untaken(s *credstore.Store, target string) error {
 }
 
 func (a *App) importUndo(ctx context.Context, target string, f importFlags) error {
-	s, err := a.changeStore()
+	s, err := a.OpenForChange()
 	if err != nil {
 		return err
 	}
-	defer closeStore(s)
+	defer CloseStore(s)
 	m := a.mover(s)
 	j, err := m.Journal(target)
 	if err != nil {
@@ -172,7 +172,7 @@ func (a *App) importUndo(ctx context.Context, target string, f importFlags) erro
 			_, err := a.Streams.Out.Write([]byte(words + "\n"))
 			return err
 		case !f.yes:
-			a.done("%s", words)
+			a.Say("%s", words)
 		}
 		if err := a.agreed(ctx, "Give it back?", f.yes); err != nil {
 			return err
@@ -182,6 +182,6 @@ func (a *App) importUndo(ctx context.Context, target string, f importFlags) erro
 	if err != nil {
 		return err
 	}
-	a.done("gave the session of %s back to %s", target, p.Program.Words())
+	a.Say("gave the session of %s back to %s", target, p.Program.Words())
 	return nil
 }

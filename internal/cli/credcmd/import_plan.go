@@ -72,12 +72,12 @@ func (a *App) importPlan(ctx context.Context, target string, from source, f impo
 	if err != nil {
 		return to, err
 	}
-	if t.Resource == noResource {
+	if t.Resource == NoResource {
 		t.Resource, resource = "", ""
 	}
 	client := oauthflow.Client{ID: cmp.Or(t.ClientID, s.ClientID), Secret: s.ClientSecret}
 	if f.login.clientSecretFile != "" {
-		if client.Secret, err = a.readSecret(ctx, "--client-secret-file", f.login.clientSecretFile); err != nil {
+		if client.Secret, err = a.ReadSecret(ctx, "--client-secret-file", f.login.clientSecretFile); err != nil {
 			return to, err
 		}
 	}

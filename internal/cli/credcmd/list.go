@@ -43,7 +43,7 @@ URL, issuer and scope of each.`,
 		Example: "  spendonce list\n  spendonce list --json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			s, err := a.store()
+			s, err := a.Open()
 			if err != nil {
 				return err
 			}

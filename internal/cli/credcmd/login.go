@@ -47,14 +47,14 @@ before; 'spendonce logout' first gives it up.`,
   spendonce login example --url https://api.example.com --issuer https://login.example.com --client-id abc --scope offline_access
   spendonce login ci --url https://api.example.com --client-credentials --client-id abc --client-secret-file - < secret
   spendonce login static --token-file - < token`,
-		Args:              targetArg("say"),
-		ValidArgsFunction: a.completeTargets,
+		Args:              TargetArg("say"),
+		ValidArgsFunction: a.CompleteTargets,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.changeStore()
+			s, err := a.OpenForChange()
 			if err != nil {
 				return err
 			}
-			defer closeStore(s)
+			defer CloseStore(s)
 			if f.tokenFile != "" {
 				return a.loginStatic(cmd.Context(), s, args[0], f)
 			}
@@ -90,21 +90,15 @@ func (a *App) loginStatic(ctx context.Context, s *credstore.Store, target string
 	case f.url != "" || len(f.hosts) > 0:
 		return streams.Usage("--token-file stores a token as it is, and no session that could hold --url or --host: set url and hosts of target %s in the configuration", target)
 	}
-	token, err := a.readSecret(ctx, "--token-file", f.tokenFile)
+	token, err := a.ReadSecret(ctx, "--token-file", f.tokenFile)
 	if err != nil {
 		return err
 	}
 	if err := s.SetStatic(ctx, target, token); err != nil {
 		return err
 	}
-	a.done("stored the static token of %s", target)
+	a.Say("stored the static token of %s", target)
 	return nil
-}
-
-func (a *App) done(format string, args ...any) {
-	if !a.Streams.Quiet {
-		fmt.Fprintf(a.Streams.Err, format+"\n", args...)
-	}
 }
 
 // login is one sign-in on its way.
@@ -159,7 +153,7 @@ func (a *App) signIn(ctx context.Context, s *credstore.Store, target string, f l
 	if l.saved.Tokens.RefreshToken.Empty() && l.flow != byClient {
 		a.Streams.Warn("the server gave no refresh token, so the session ends with its first token: ask for the scope offline_access if the server knows it")
 	}
-	a.done("signed in to %s%s", target, as(l.account.Email, l.account.Subject))
+	a.Say("signed in to %s%s", target, as(l.account.Email, l.account.Subject))
 	return nil
 }
 

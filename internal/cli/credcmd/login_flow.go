@@ -105,7 +105,7 @@ func (a *App) choose(f loginFlags, p plan) (flow, error) {
 		if chosen == byPaste {
 			how = "with a browser on another machine"
 		}
-		a.done("Signing in %s: %s. (--device, --paste and --no-browser choose otherwise.)", how, why)
+		a.Say("Signing in %s: %s. (--device, --paste and --no-browser choose otherwise.)", how, why)
 	}
 	return chosen, nil
 }

@@ -17,9 +17,6 @@ import (
 	"github.com/spendonce/spendonce/oauthflow"
 )
 
-// noResource in the place of a resource: none is ever sent.
-const noResource = "none"
-
 // discoveryBound is the time for everything that is asked before a person is.
 const discoveryBound = 30 * time.Second
 
@@ -59,7 +56,7 @@ func (a *App) plan(ctx context.Context, s *credstore.Store, target string, f log
 		// Again, to the same service.
 		t.URL, t.Issuer, t.Dialect = old.URL, old.Pin.Issuer, cmp.Or(t.Dialect, old.Pin.Dialect)
 		if old.URL != "" && t.Resource == "" {
-			t.Resource = cmp.Or(old.Pin.Resource, noResource)
+			t.Resource = cmp.Or(old.Pin.Resource, NoResource)
 		}
 	}
 	p := plan{url: t.URL, hosts: f.hosts, resource: t.Resource, asked: t.Scopes, port: f.port, noBrowser: f.noBrowser, clientID: t.ClientID}
@@ -75,7 +72,7 @@ func (a *App) plan(ctx context.Context, s *credstore.Store, target string, f log
 	}
 	p.server = found.server
 	switch {
-	case f.noResource || t.Resource == noResource:
+	case f.noResource || t.Resource == NoResource:
 		p.resource = ""
 	case p.resource == "":
 		p.resource = found.resource
@@ -164,7 +161,7 @@ func (a *App) find(ctx context.Context, r *oauthflow.Requester, target string, t
 		RevocationEndpoint: t.RevocationEndpoint, Dialect: oauthflow.Dialect(t.Dialect),
 	}
 	if f.server.Dialect == oauthflow.Hypaware && f.server.TokenEndpoint == "" {
-		endpoint, err := hypawareEndpoint(t)
+		endpoint, err := HypawareEndpoint(t)
 		if err != nil {
 			return f, streams.Usage("target %s: %w", target, err)
 		}
@@ -175,8 +172,8 @@ func (a *App) find(ctx context.Context, r *oauthflow.Requester, target string, t
 	}
 	ctx, cancel := context.WithTimeout(ctx, discoveryBound)
 	defer cancel()
-	a.progress.Stage("asking the servers of " + target)
-	defer a.progress.Stage("")
+	a.Progress.Stage("asking the servers of " + target)
+	defer a.Progress.Stage("")
 	issuers := []string{t.Issuer}
 	if t.Issuer == "" {
 		if t.URL == "" {
@@ -284,7 +281,7 @@ func (a *App) findClient(ctx context.Context, target string, t config.Target, f 
 	p.client.ID = t.ClientID
 	if f.clientSecretFile != "" {
 		var err error
-		if p.client.Secret, err = a.readSecret(ctx, "--client-secret-file", f.clientSecretFile); err != nil {
+		if p.client.Secret, err = a.ReadSecret(ctx, "--client-secret-file", f.clientSecretFile); err != nil {
 			return err
 		}
 	}

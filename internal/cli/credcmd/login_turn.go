@@ -28,13 +28,13 @@ func (l *login) turn(ctx context.Context) (*credstore.Turn, others, error) {
 		switch {
 		case person:
 			if !l.waited {
-				l.app.done("Another process is signing in to %s: waiting for it. Press Enter to sign in here instead.", l.target)
+				l.app.Say("Another process is signing in to %s: waiting for it. Press Enter to sign in here instead.", l.target)
 			}
 			stop = onEnter(in, l.goOn)
 		case !l.bounded:
 			l.bounded = true
 			bound := l.app.loginPatience()
-			l.app.done("Another process is signing in to %s: waiting for it, for %s at most.", l.target, bound)
+			l.app.Say("Another process is signing in to %s: waiting for it, for %s at most.", l.target, bound)
 			time.AfterFunc(bound, l.goOn)
 		}
 		l.waited = true
@@ -52,7 +52,7 @@ func (l *login) turn(ctx context.Context) (*credstore.Turn, others, error) {
 	if !ok || !l.plan.metBy(known) {
 		return nil, somethingElse, nil
 	}
-	l.app.done("signed in to %s%s, by another process", l.target, as(known.Pin.Email, known.Pin.Subject))
+	l.app.Say("signed in to %s%s, by another process", l.target, as(known.Pin.Email, known.Pin.Subject))
 	return nil, theSame, nil
 }
 

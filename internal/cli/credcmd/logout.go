@@ -19,7 +19,7 @@ issued them (RFC 7009). A server that cannot be reached, or that offers no
 revocation, does not keep you signed in here; you are told. A refresh that is under
 way elsewhere does not bring the session back, and revokes what it gets.`,
 		Example:           "  spendonce logout example\n  spendonce logout --all",
-		ValidArgsFunction: a.completeTargets,
+		ValidArgsFunction: a.CompleteTargets,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if all && len(args) == 0 {
 				return nil
@@ -27,14 +27,14 @@ way elsewhere does not bring the session back, and revokes what it gets.`,
 			if all {
 				return streams.Usage("--all and a target exclude each other")
 			}
-			return targetArg("say")(cmd, args)
+			return TargetArg("say")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.changeStore()
+			s, err := a.OpenForChange()
 			if err != nil {
 				return err
 			}
-			defer closeStore(s)
+			defer CloseStore(s)
 			if all {
 				entries, err := s.List()
 				if err != nil {
@@ -60,7 +60,7 @@ way elsewhere does not bring the session back, and revokes what it gets.`,
 				if err := a.mover(s).Forget(target); err != nil {
 					a.Streams.Warn("what the import of " + target + " left could not be removed: " + err.Error())
 				}
-				a.done("signed out of %s%s", target, a.revoke(cmd.Context(), target, removed))
+				a.Say("signed out of %s%s", target, a.revoke(cmd.Context(), target, removed))
 			}
 			return errors.Join(failed...)
 		},

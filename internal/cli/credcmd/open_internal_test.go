@@ -20,7 +20,7 @@ func TestAPipeThatNobodyWritesToDoesNotKeepAnInterruptWaiting(t *testing.T) {
 	}
 	interrupted, cancel := context.WithCancelCause(t.Context())
 	cancel(streams.ErrInterrupted)
-	if _, err := (&App{Streams: &streams.Streams{}}).readSecret(interrupted, "--token-file", pipe); !errors.Is(err, streams.ErrInterrupted) {
+	if _, err := (&App{Streams: &streams.Streams{}}).ReadSecret(interrupted, "--token-file", pipe); !errors.Is(err, streams.ErrInterrupted) {
 		t.Errorf("a secret: %v", err)
 	}
 	req, err := http.NewRequestWithContext(interrupted, http.MethodPost, "http://127.0.0.1:9/", http.NoBody)

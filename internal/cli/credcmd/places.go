@@ -9,58 +9,58 @@ import (
 	"github.com/spendonce/spendonce/internal/cli/streams"
 )
 
-// place is where a target's token may go.
-type place struct {
-	target   string
-	url      string // of the service; may be empty
-	account  string
+// Place is where a target's token may go.
+type Place struct {
+	Target   string
+	URL      string // of the service; may be empty
+	Account  string
 	username string          // beside the token, where a client has a place for one
-	origins  []bearer.Origin // of url, then hosts
+	Origins  []bearer.Origin // of url, then hosts
 	leftOut  bool            // one of them is no origin
 }
 
-// places lists, sorted by name, every usable or configured target with the
+// Places lists, sorted by name, every usable or configured target with the
 // origins of its URL and hosts, from the session file and the configuration.
 // What is no origin is left out, with a warning.
-func (a *App) places(s *credstore.Store) ([]place, error) {
+func (a *App) Places(s *credstore.Store) ([]Place, error) {
 	entries, err := s.List()
 	if err != nil {
 		return nil, err
 	}
-	return a.placesOf(entries)
+	return a.PlacesOf(entries)
 }
 
-// placesOf is [App.places] of what is stored.
-func (a *App) placesOf(entries []credstore.Entry) ([]place, error) {
+// PlacesOf is [App.places] of what is stored.
+func (a *App) PlacesOf(entries []credstore.Entry) ([]Place, error) {
 	c, err := a.Config()
 	if err != nil {
 		return nil, &streams.Exit{Code: 2, Err: err}
 	}
-	all := map[string]*place{}
+	all := map[string]*Place{}
 	raw := map[string][]string{}
 	for _, e := range entries {
 		if !e.Usable {
 			continue
 		}
-		p := &place{target: e.Target, url: e.URL, account: e.Email}
-		if p.account == "" {
-			p.account = e.Subject
+		p := &Place{Target: e.Target, URL: e.URL, Account: e.Email}
+		if p.Account == "" {
+			p.Account = e.Subject
 		}
 		all[e.Target], raw[e.Target] = p, append([]string{e.URL}, e.Hosts...)
 	}
 	for name, t := range c.Targets {
 		p := all[name]
 		if p == nil {
-			p = &place{target: name}
+			p = &Place{Target: name}
 			all[name] = p
 		}
-		if p.url == "" {
-			p.url = t.URL
+		if p.URL == "" {
+			p.URL = t.URL
 		}
 		p.username = t.Username
-		raw[name] = append(append([]string{p.url}, raw[name]...), t.Hosts...)
+		raw[name] = append(append([]string{p.URL}, raw[name]...), t.Hosts...)
 	}
-	list := make([]place, 0, len(all))
+	list := make([]Place, 0, len(all))
 	for name, p := range all {
 		for _, r := range raw[name] {
 			if r == "" {
@@ -71,21 +71,21 @@ func (a *App) placesOf(entries []credstore.Entry) ([]place, error) {
 			case err != nil:
 				p.leftOut = true
 				a.Streams.Warn("one of the hosts of " + name + " is left out: " + err.Error())
-			case !slices.Contains(p.origins, o):
-				p.origins = append(p.origins, o)
+			case !slices.Contains(p.Origins, o):
+				p.Origins = append(p.Origins, o)
 			}
 		}
 		list = append(list, *p)
 	}
-	slices.SortFunc(list, func(x, y place) int { return strings.Compare(x.target, y.target) })
+	slices.SortFunc(list, func(x, y Place) int { return strings.Compare(x.Target, y.Target) })
 	return list, nil
 }
 
-// at returns the targets whose token may go to o.
-func at(list []place, o bearer.Origin) []place {
-	var found []place
+// At returns the targets whose token may go to o.
+func At(list []Place, o bearer.Origin) []Place {
+	var found []Place
 	for _, p := range list {
-		if slices.Contains(p.origins, o) {
+		if slices.Contains(p.Origins, o) {
 			found = append(found, p)
 		}
 	}

@@ -41,8 +41,8 @@ It ends at SIGTERM, SIGINT or SIGHUP, within a second or so and after an exchang
 that has begun, with 0. Another server on the same socket ends it with 7.`,
 		Example: `  spendonce proxy example --listen unix:/run/user/1000/spendonce/example.sock
   spendonce proxy example --listen 127.0.0.1:0`,
-		Args:              targetArg("say for"),
-		ValidArgsFunction: a.completeTargets,
+		Args:              TargetArg("say for"),
+		ValidArgsFunction: a.CompleteTargets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if listen == "" {
 				return streams.Usage("say where to listen: --listen unix:PATH, or --listen 127.0.0.1:0")
@@ -60,12 +60,12 @@ that has begun, with 0. Another server on the same socket ends it with 7.`,
 
 func (a *App) proxy(ctx context.Context, target string, at localproxy.Address) error {
 	a.Arm()
-	s, err := a.store()
+	s, err := a.Open()
 	if err != nil {
 		return err
 	}
-	defer closeStore(s)
-	source, err := a.source(s, target)
+	defer CloseStore(s)
+	source, err := a.Source(s, target)
 	if err != nil {
 		return err
 	}
@@ -116,14 +116,14 @@ func (a *App) proxyTo(s *credstore.Store, target string) (path string, to bearer
 	if err != nil {
 		return "", bearer.Origin{}, err
 	}
-	if p.url == "" {
+	if p.URL == "" {
 		return "", bearer.Origin{}, streams.Usage("the URL of %s is not known, so that there is no place to forward to: sign in with 'spendonce login %s --url URL', or set url of the target in the configuration", target, target)
 	}
-	to, err = bearer.ParseOrigin(p.url)
+	to, err = bearer.ParseOrigin(p.URL)
 	if err != nil {
 		return "", bearer.Origin{}, streams.Usage("nothing can be forwarded to the URL of %s: %w", target, err)
 	}
-	if u, err := url.Parse(p.url); err == nil && u.Scheme != "" {
+	if u, err := url.Parse(p.URL); err == nil && u.Scheme != "" {
 		path = u.EscapedPath()
 	}
 	return path, to, nil

@@ -95,7 +95,7 @@ var requestMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, 
 func (a *App) completeRequest(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
-		return a.completeTargets(cmd, args, word)
+		return a.CompleteTargets(cmd, args, word)
 	case 1:
 		return requestMethods, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -113,12 +113,12 @@ func (a *App) request(ctx context.Context, target string, f requestFlags) error 
 	if err != nil {
 		return err
 	}
-	s, err := a.store()
+	s, err := a.Open()
 	if err != nil {
 		return err
 	}
-	defer closeStore(s)
-	source, err := a.source(s, target)
+	defer CloseStore(s)
+	source, err := a.Source(s, target)
 	if err != nil {
 		return err
 	}
@@ -126,9 +126,9 @@ func (a *App) request(ctx context.Context, target string, f requestFlags) error 
 	if err != nil {
 		return err
 	}
-	to, err := requestURL(p.url, p.origins, f.address)
+	to, err := requestURL(p.URL, p.Origins, f.address)
 	if err != nil {
-		return streams.Usage("the request was not sent: %w; the token of %s goes to %s only", err, target, originList(p.origins))
+		return streams.Usage("the request was not sent: %w; the token of %s goes to %s only", err, target, originList(p.Origins))
 	}
 	out, err := newRequestOutput(a.Streams.Out, f.output)
 	if err != nil {
@@ -139,7 +139,7 @@ func (a *App) request(ctx context.Context, target string, f requestFlags) error 
 
 	var notSaved error
 	transport, err := bearer.New(bearer.Config{
-		Target: target, Source: source, Origins: p.origins, MinValid: f.minValid, HeaderTimeout: -1,
+		Target: target, Source: source, Origins: p.Origins, MinValid: f.minValid, HeaderTimeout: -1,
 		Warn: func(err error) { notSaved = err },
 	})
 	if err != nil {
@@ -160,7 +160,7 @@ func (a *App) request(ctx context.Context, target string, f requestFlags) error 
 		defer done()
 	}
 	resp, err := client.Do(req) //nolint:bodyclose // printAnswer does
-	a.progress.End()
+	a.Progress.End()
 	if err != nil {
 		return errors.Join(unanswered(ctx, err, out, f), notSaved)
 	}
@@ -169,29 +169,29 @@ func (a *App) request(ctx context.Context, target string, f requestFlags) error 
 
 // placeOf is where the target's token may go. Beside a store that cannot be
 // read, a token in the environment still has the configuration.
-func (a *App) placeOf(s *credstore.Store, target string) (place, error) {
+func (a *App) placeOf(s *credstore.Store, target string) (Place, error) {
 	p, err := a.knownPlace(s, target)
-	if err == nil && len(p.origins) == 0 {
+	if err == nil && len(p.Origins) == 0 {
 		err = streams.Usage("it is not known where the token of %s may go: sign in with 'spendonce login %s --url URL', or set url of the target in the configuration", target, target)
 	}
 	return p, err
 }
 
 // knownPlace is what is known of that, which may be nothing.
-func (a *App) knownPlace(s *credstore.Store, target string) (place, error) {
+func (a *App) knownPlace(s *credstore.Store, target string) (Place, error) {
 	entries, err := s.List()
 	if err != nil {
 		if _, set := os.LookupEnv(credstore.OverrideVariable(target)); !set {
-			return place{}, err
+			return Place{}, err
 		}
 	}
-	list, err := a.placesOf(entries)
+	list, err := a.PlacesOf(entries)
 	if err != nil {
-		return place{}, err
+		return Place{}, err
 	}
-	i := slices.IndexFunc(list, func(p place) bool { return p.target == target })
+	i := slices.IndexFunc(list, func(p Place) bool { return p.Target == target })
 	if i < 0 {
-		return place{}, nil
+		return Place{}, nil
 	}
 	return list[i], nil
 }

@@ -27,7 +27,7 @@ func (a *App) setBody(req *http.Request, data string) (done func(), err error) {
 		setString(req, data)
 		return done, nil
 	}
-	f, err := open(req.Context(), name)
+	f, err := OpenFile(req.Context(), name)
 	if err := context.Cause(req.Context()); err != nil {
 		return done, err
 	}

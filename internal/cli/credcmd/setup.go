@@ -79,7 +79,7 @@ settings.`,
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would change, and change nothing")
 	flags.BoolVar(&f.remove, "remove", false, "put back what was there before")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("target", a.completeTargets)
+	_ = cmd.RegisterFlagCompletionFunc("target", a.CompleteTargets)
 	_ = cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"user", "project"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -163,18 +163,18 @@ func (a *App) ClientSetup(services bool) (*clientconf.Setup, error) {
 	if s.Program, err = a.ownProgram(); err != nil || !services {
 		return s, err
 	}
-	store, err := a.store()
+	store, err := a.Open()
 	if err != nil {
 		return nil, err
 	}
-	defer closeStore(store)
-	list, err := a.places(store)
+	defer CloseStore(store)
+	list, err := a.Places(store)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range list {
-		service := clientconf.Service{Target: p.target, URL: p.url}
-		for _, o := range p.origins {
+		service := clientconf.Service{Target: p.Target, URL: p.URL}
+		for _, o := range p.Origins {
 			service.Origins = append(service.Origins, o.String())
 		}
 		s.All = append(s.All, service)
@@ -266,10 +266,10 @@ func (a *App) printSetup(out setupOutput) {
 func (a *App) sayEnd(out setupOutput, remove bool) {
 	switch {
 	case len(out.Changes) > 0 && out.DryRun:
-		a.done("nothing was changed")
+		a.Say("nothing was changed")
 	case len(out.Changes) == 0 && len(out.Already) == 0 && remove:
-		a.done("nothing to undo: %s was not set up from here", out.Client)
+		a.Say("nothing to undo: %s was not set up from here", out.Client)
 	case len(out.Changes) == 0 && len(out.Already) == 0:
-		a.done("nothing to do: no target's origin is one that %s has to do with", out.Client)
+		a.Say("nothing to do: no target's origin is one that %s has to do with", out.Client)
 	}
 }

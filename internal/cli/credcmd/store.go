@@ -92,7 +92,7 @@ func (a *App) reseal(cmd *cobra.Command, r resealing) error {
 	if err != nil {
 		return err
 	}
-	defer closeStore(s)
+	defer CloseStore(s)
 	done, err := s.Reseal(cmd.Context(), credstore.Reseal{Do: r.do, DryRun: r.dryRun, Settings: a.Settings})
 	if err != nil {
 		return err
@@ -135,13 +135,13 @@ func (a *App) keyIsKnown(r resealing) error {
 
 func (a *App) tellOfCopies(r resealing, done credstore.Resealed) {
 	if len(done.Files) > 0 && done.From == "" {
-		a.done("copies and backups that were made before still hold the tokens in plain, and the disk may keep the old files: what must not be found there, sign in to anew")
+		a.Say("copies and backups that were made before still hold the tokens in plain, and the disk may keep the old files: what must not be found there, sign in to anew")
 	}
 	for _, path := range done.Beside {
-		a.done("%s is no file of the store and stays as it is: remove it if it is a copy", path)
+		a.Say("%s is no file of the store and stays as it is: remove it if it is a copy", path)
 	}
 	if c, err := a.Config(); err == nil && c.Store.Key == "" && r.key == keys.KindKeyring {
-		a.done("a store that is made anew is in plain: set key = \"keyring\" under [store] in the configuration to encrypt that too")
+		a.Say("a store that is made anew is in plain: set key = \"keyring\" under [store] in the configuration to encrypt that too")
 	}
 }
 

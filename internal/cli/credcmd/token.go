@@ -30,8 +30,8 @@ exchanged by exactly one process, however many ask at once; the others wait and
 print the same new token.`,
 		Example: `  curl -H "Authorization: Bearer $(spendonce token example)" https://api.example.com
   spendonce token example --rejected - < token-that-got-401`,
-		Args:              targetArg("say"),
-		ValidArgsFunction: a.completeTargets,
+		Args:              TargetArg("say"),
+		ValidArgsFunction: a.CompleteTargets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := credstore.Request{MinValid: minValid, Refresh: refresh}
 			if minValid < 0 {
@@ -45,11 +45,11 @@ print the same new token.`,
 				if rejected == "-" {
 					a.Arm() // a person may be at the other side
 				}
-				if req.Rejected, err = a.readSecret(cmd.Context(), "--rejected", rejected); err != nil {
+				if req.Rejected, err = a.ReadSecret(cmd.Context(), "--rejected", rejected); err != nil {
 					return err
 				}
 			}
-			return a.token(cmd.Context(), args[0], req, asJSON)
+			return a.Token(cmd.Context(), args[0], req, asJSON)
 		},
 	}
 	flags := cmd.Flags()
@@ -60,18 +60,18 @@ print the same new token.`,
 	return cmd
 }
 
-func (a *App) token(ctx context.Context, target string, req credstore.Request, asJSON bool) error {
-	s, err := a.store()
+func (a *App) Token(ctx context.Context, target string, req credstore.Request, asJSON bool) error {
+	s, err := a.Open()
 	if err != nil {
 		return err
 	}
-	defer closeStore(s)
-	source, err := a.source(s, target)
+	defer CloseStore(s)
+	source, err := a.Source(s, target)
 	if err != nil {
 		return err
 	}
 	t, err := source.Get(ctx, req)
-	a.progress.End()
+	a.Progress.End()
 	if err != nil && !errors.Is(err, credstore.ErrNotSaved) {
 		return err
 	}
