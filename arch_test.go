@@ -65,20 +65,37 @@ var imports = []row{
 	{
 		pkg: "internal/cli",
 		ours: []string{
-			"bearer", "broker", "credstore", "internal/cli/credcmd", "internal/cli/democmd", "internal/cli/doctorcmd", "internal/cli/leasecmd",
-			"internal/cli/mcpcmd", "internal/cli/streams",
-			"internal/clientconf", "internal/config", "internal/helper", "internal/procfs", "internal/takeover",
-			"lease", "lockfile", "mcpproxy", "oauthflow", "peercred", "spendoncetest",
+			"bearer", "credstore", "internal/cli/credcmd", "internal/cli/democmd", "internal/cli/doctorcmd", "internal/cli/helpercmd",
+			"internal/cli/leasecmd", "internal/cli/logincmd", "internal/cli/mcpcmd", "internal/cli/requestcmd", "internal/cli/streams",
+			"internal/clientconf", "internal/takeover", "oauthflow",
 		},
-		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys", "golang.org/x/term"},
+		modules: []string{"github.com/spf13/cobra", "golang.org/x/sys"},
 	},
 	{
 		pkg: "internal/cli/credcmd",
 		ours: []string{
-			"bearer", "credstore", "credstore/keys", "credstore/refresh", "internal/cli/program", "internal/cli/streams", "internal/clientconf", "internal/config", "internal/helper",
-			"internal/localproxy", "internal/movein", "internal/procfs", "internal/sealed", "internal/takeover", "lockfile", "oauthflow", "spendoncetest",
+			"bearer", "credstore", "credstore/keys", "credstore/refresh", "internal/cli/streams", "internal/config", "internal/sealed",
+			"lockfile", "oauthflow", "spendoncetest",
 		},
-		modules: []string{"github.com/go-json-experiment/json", "github.com/spf13/cobra", "golang.org/x/oauth2", "golang.org/x/sys", "golang.org/x/term"},
+		modules: []string{"github.com/spf13/cobra"},
+	},
+	{
+		pkg: "internal/cli/logincmd",
+		ours: []string{
+			"bearer", "credstore", "credstore/refresh", "internal/cli/credcmd", "internal/cli/streams", "internal/config",
+			"internal/movein", "internal/takeover", "lockfile", "oauthflow",
+		},
+		modules: []string{"github.com/spf13/cobra", "golang.org/x/sys", "golang.org/x/term"},
+	},
+	{
+		pkg:     "internal/cli/helpercmd",
+		ours:    []string{"bearer", "credstore", "internal/cli/credcmd", "internal/cli/program", "internal/cli/streams", "internal/clientconf", "internal/helper"},
+		modules: []string{"github.com/spf13/cobra"},
+	},
+	{
+		pkg:     "internal/cli/requestcmd",
+		ours:    []string{"bearer", "credstore", "internal/cli/credcmd", "internal/cli/logincmd", "internal/cli/streams", "internal/localproxy"},
+		modules: []string{"github.com/spf13/cobra"},
 	},
 	{
 		pkg:     "internal/cli/leasecmd",
@@ -87,7 +104,7 @@ var imports = []row{
 	},
 	{
 		pkg:     "internal/cli/mcpcmd",
-		ours:    []string{"internal/cli/credcmd", "internal/cli/streams", "internal/clientconf", "internal/durable", "mcpproxy"},
+		ours:    []string{"internal/cli/credcmd", "internal/cli/helpercmd", "internal/cli/requestcmd", "internal/cli/streams", "internal/clientconf", "internal/durable", "mcpproxy"},
 		modules: []string{"github.com/spf13/cobra"},
 	},
 	{
@@ -146,10 +163,10 @@ var (
 	// the last step before a socket, a private file or the stdout that was
 	// asked for.
 	reveals = map[string]string{
-		"internal/cli/credcmd/token.go":  "prints the token that was asked for",
-		"internal/cli/credcmd/proxy.go":  "prints the proxy's own secret to who started it",
-		"internal/localproxy/header.go":  "must know the proxy's own secret to keep it from the target",
-		"spendoncetest/canary/canary.go": "must know a secret to search for it",
+		"internal/cli/credcmd/token.go":    "prints the token that was asked for",
+		"internal/cli/requestcmd/proxy.go": "prints the proxy's own secret to who started it",
+		"internal/localproxy/header.go":    "must know the proxy's own secret to keep it from the target",
+		"spendoncetest/canary/canary.go":   "must know a secret to search for it",
 
 		"internal/helper/credential.go":   "hands the token to the protocol in which another program asked for it",
 		"internal/cli/leasecmd/member.go": "prints the answer or the token that was asked for",
@@ -186,17 +203,17 @@ var (
 		calls  []string
 		reason string
 	}{
-		"internal/cli/credcmd/request_output.go": {[]string{"os.OpenFile", "os.Remove"}, "the file that --output names"},
-		"internal/cli/democmd/demo.go":           {[]string{"os.MkdirTemp", "os.RemoveAll"}, "the demo plays in a temporary directory of its own"},
-		"internal/cli/democmd/naive.go":          {[]string{"os.WriteFile"}, "the client without a lock writes as such clients do"},
-		"internal/cli/democmd/scenes.go":         {[]string{"os.Mkdir", "os.OpenFile", "os.Remove"}, "fills a small disk of its own, and makes room again"},
-		"internal/cli/leasecmd/serve.go":         {[]string{"os.NewFile", "unix.Open"}, "a descriptor it was given to speak on, and /dev/null"},
-		"peercred/anchor.go":                     {[]string{"os.NewFile"}, "a pidfd, which the runtime is to wait for"},
-		"peercred/listen.go":                     {[]string{"unix.Fchmod", "unix.Fchmodat"}, "the mode of a socket, before it has a name"},
-		"spendoncetest/broker.go":                {[]string{"os.MkdirTemp", "os.RemoveAll"}, "a temporary broker lives in a temporary directory of its own"},
-		"internal/keyringtest/keyringtest.go":    {[]string{"os.MkdirTemp", "os.RemoveAll", "os.WriteFile"}, "a temporary keyring and its bus live in temporary directories of their own"},
-		"internal/sourceprogram/lock.go":         {[]string{"os.OpenFile", "os.Remove"}, "must not share our code: it is the other program on the same store"},
-		"internal/sourceprogram/refresh.go":      {[]string{"os.Rename", "os.WriteFile"}, "as above"},
+		"internal/cli/requestcmd/request_output.go": {[]string{"os.OpenFile", "os.Remove"}, "the file that --output names"},
+		"internal/cli/democmd/demo.go":              {[]string{"os.MkdirTemp", "os.RemoveAll"}, "the demo plays in a temporary directory of its own"},
+		"internal/cli/democmd/naive.go":             {[]string{"os.WriteFile"}, "the client without a lock writes as such clients do"},
+		"internal/cli/democmd/scenes.go":            {[]string{"os.Mkdir", "os.OpenFile", "os.Remove"}, "fills a small disk of its own, and makes room again"},
+		"internal/cli/leasecmd/serve.go":            {[]string{"os.NewFile", "unix.Open"}, "a descriptor it was given to speak on, and /dev/null"},
+		"peercred/anchor.go":                        {[]string{"os.NewFile"}, "a pidfd, which the runtime is to wait for"},
+		"peercred/listen.go":                        {[]string{"unix.Fchmod", "unix.Fchmodat"}, "the mode of a socket, before it has a name"},
+		"spendoncetest/broker.go":                   {[]string{"os.MkdirTemp", "os.RemoveAll"}, "a temporary broker lives in a temporary directory of its own"},
+		"internal/keyringtest/keyringtest.go":       {[]string{"os.MkdirTemp", "os.RemoveAll", "os.WriteFile"}, "a temporary keyring and its bus live in temporary directories of their own"},
+		"internal/sourceprogram/lock.go":            {[]string{"os.OpenFile", "os.Remove"}, "must not share our code: it is the other program on the same store"},
+		"internal/sourceprogram/refresh.go":         {[]string{"os.Rename", "os.WriteFile"}, "as above"},
 	}
 
 	// unsafes are the files that go around the type system.

@@ -13,8 +13,11 @@ import (
 	"github.com/spendonce/spendonce/internal/cli/credcmd"
 	"github.com/spendonce/spendonce/internal/cli/democmd"
 	"github.com/spendonce/spendonce/internal/cli/doctorcmd"
+	"github.com/spendonce/spendonce/internal/cli/helpercmd"
 	"github.com/spendonce/spendonce/internal/cli/leasecmd"
+	"github.com/spendonce/spendonce/internal/cli/logincmd"
 	"github.com/spendonce/spendonce/internal/cli/mcpcmd"
+	"github.com/spendonce/spendonce/internal/cli/requestcmd"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 )
 
@@ -30,7 +33,7 @@ func Main(argv []string) int {
 	ctx, signals := newSignals(s)
 	app := &credcmd.App{Streams: s, Arm: signals.arm, Disarm: signals.disarm, Version: Version, Interrupter: signals.set, Hold: signals.hold}
 	var err error
-	if run := app.Fast(args); run != nil {
+	if run := helpercmd.Fast(app, args); run != nil {
 		err = run(ctx)
 	} else {
 		root := newRoot(app)
@@ -56,7 +59,7 @@ func arguments(argv []string) []string {
 	switch {
 	case len(argv) == 0:
 		return nil
-	case filepath.Base(argv[0]) == credcmd.DockerProgram:
+	case filepath.Base(argv[0]) == helpercmd.DockerProgram:
 		return append([]string{"credential", "docker"}, argv[1:]...)
 	default:
 		return argv[1:]
@@ -94,7 +97,10 @@ everybody else gets the result, and nobody is logged out.`,
 	flags.BoolVarP(&s.Verbose, "verbose", "v", false, "print more: doctor shows what is right, too")
 	flags.StringVar(&app.StateDir, "state-dir", "", "the state directory (default $SPENDONCE_STATE_DIR or ~/.local/state/spendonce)")
 	flags.StringVar(&app.ConfigPath, "config", "", "the configuration file (default ~/.config/spendonce/config.toml)")
+	root.AddCommand(logincmd.Commands(app)...)
 	root.AddCommand(app.Commands()...)
+	root.AddCommand(requestcmd.Commands(app)...)
+	root.AddCommand(helpercmd.Commands(app)...)
 	root.AddCommand(doctorcmd.Commands(app, Version)...)
 	root.AddCommand(mcpcmd.Command(app))
 	leases := &leasecmd.App{Streams: s, StateDir: func() string { return app.StateDir }, Arm: app.Arm}

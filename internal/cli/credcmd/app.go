@@ -65,11 +65,7 @@ func (a *App) Config() (*config.Config, error) {
 
 // Commands returns the commands of this half.
 func (a *App) Commands() []*cobra.Command {
-	return []*cobra.Command{
-		a.loginCommand(), a.tokenCommand(), a.requestCommand(), a.proxyCommand(), a.listCommand(), a.logoutCommand(), a.importCommand(),
-		a.storeCommand(),
-		a.credentialCommand(), a.execCommand(), a.conformanceCommand(),
-	}
+	return []*cobra.Command{a.tokenCommand(), a.listCommand(), a.storeCommand(), a.conformanceCommand()}
 }
 
 // Open opens the Open without reading the configuration: a fresh token

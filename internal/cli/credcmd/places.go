@@ -14,9 +14,9 @@ type Place struct {
 	Target   string
 	URL      string // of the service; may be empty
 	Account  string
-	username string          // beside the token, where a client has a place for one
+	Username string          // beside the token, where a client has a place for one
 	Origins  []bearer.Origin // of url, then hosts
-	leftOut  bool            // one of them is no origin
+	LeftOut  bool            // one of them is no origin
 }
 
 // Places lists, sorted by name, every usable or configured target with the
@@ -57,7 +57,7 @@ func (a *App) PlacesOf(entries []credstore.Entry) ([]Place, error) {
 		if p.URL == "" {
 			p.URL = t.URL
 		}
-		p.username = t.Username
+		p.Username = t.Username
 		raw[name] = append(append([]string{p.URL}, raw[name]...), t.Hosts...)
 	}
 	list := make([]Place, 0, len(all))
@@ -69,7 +69,7 @@ func (a *App) PlacesOf(entries []credstore.Entry) ([]Place, error) {
 			o, err := bearer.ParseOrigin(r)
 			switch {
 			case err != nil:
-				p.leftOut = true
+				p.LeftOut = true
 				a.Streams.Warn("one of the hosts of " + name + " is left out: " + err.Error())
 			case !slices.Contains(p.Origins, o):
 				p.Origins = append(p.Origins, o)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spendonce/spendonce/internal/cli/credcmd"
+	"github.com/spendonce/spendonce/internal/cli/helpercmd"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/internal/clientconf"
 )
@@ -116,7 +117,7 @@ func (f installFlags) check(client clientconf.Client) error {
 }
 
 func install(cmd *cobra.Command, app *credcmd.App, sv clientconf.Server, f installFlags) error {
-	s, err := app.ClientSetup(true)
+	s, err := helpercmd.ClientSetup(app, true)
 	if err != nil {
 		return err
 	}
@@ -142,11 +143,11 @@ func install(cmd *cobra.Command, app *credcmd.App, sv clientconf.Server, f insta
 	if err != nil {
 		return err
 	}
-	return app.CarryOut(cmd.Context(), s, plan, f.how(sv.Client))
+	return f.how(sv.Client).Do(cmd.Context(), app, s, plan)
 }
 
-func (f installFlags) how(client clientconf.Client) credcmd.CarryOut {
-	return credcmd.CarryOut{Client: client, DryRun: f.dryRun, Remove: f.remove, JSON: f.asJSON}
+func (f installFlags) how(client clientconf.Client) helpercmd.CarryOut {
+	return helpercmd.CarryOut{Client: client, DryRun: f.dryRun, Remove: f.remove, JSON: f.asJSON}
 }
 
 // here is the current directory by the name that clients have for it.
@@ -171,7 +172,7 @@ func show(out *streams.Streams, s *clientconf.Setup, sv clientconf.Server) error
 }
 
 func uninstall(cmd *cobra.Command, app *credcmd.App, sv clientconf.Server, f installFlags) error {
-	s, err := app.ClientSetup(false)
+	s, err := helpercmd.ClientSetup(app, false)
 	if err != nil {
 		return err
 	}
@@ -182,5 +183,5 @@ func uninstall(cmd *cobra.Command, app *credcmd.App, sv clientconf.Server, f ins
 	if err != nil {
 		return err
 	}
-	return app.CarryOut(cmd.Context(), s, plan, f.how(sv.Client))
+	return f.how(sv.Client).Do(cmd.Context(), app, s, plan)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spendonce/spendonce/internal/cli/credcmd"
+	"github.com/spendonce/spendonce/internal/cli/requestcmd"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/mcpproxy"
 )
@@ -93,7 +94,7 @@ func proxy(ctx context.Context, app *credcmd.App, target string, f proxyFlags) e
 	if err != nil {
 		return err
 	}
-	conn, err := app.Connect(target, credcmd.ConnectConfig{
+	conn, err := requestcmd.Connect(app, target, requestcmd.ConnectConfig{
 		HeaderTimeout: f.headerTimeout, SignIn: f.login,
 		Warn: func(err error) { log.Warn("the session may be lost", "reason", err) },
 	})

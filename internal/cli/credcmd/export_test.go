@@ -1,4 +1,0 @@
-package credcmd
-
-// RequestURL is where a request goes.
-var RequestURL = requestURL

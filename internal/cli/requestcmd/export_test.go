@@ -1,0 +1,4 @@
+package requestcmd
+
+// RequestURL is where a request goes.
+var RequestURL = requestURL
