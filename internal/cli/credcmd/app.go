@@ -1,4 +1,6 @@
-// Package credcmd holds the commands of the credential half.
+// Package credcmd is how every command of the credential half opens the store and
+// knows where a token may go, and holds the commands that only look: token, list,
+// store, conformance.
 package credcmd
 
 import (
@@ -63,12 +65,12 @@ func (a *App) Config() (*config.Config, error) {
 	return a.configRead, a.configErr
 }
 
-// Commands returns the commands of this half.
+// Commands returns the commands that stand here.
 func (a *App) Commands() []*cobra.Command {
 	return []*cobra.Command{a.tokenCommand(), a.listCommand(), a.storeCommand(), a.conformanceCommand()}
 }
 
-// Open opens the Open without reading the configuration: a fresh token
+// Open opens the store without reading the configuration: a fresh token
 // does not need it.
 func (a *App) Open() (*credstore.Store, error) {
 	return a.open(a.StoreConfig())
@@ -129,7 +131,7 @@ func (a *App) changeStoreWith(by credstore.Keys) (*credstore.Store, error) {
 	return a.open(cfg)
 }
 
-// Source returns the target's Source, talking to its server when it must.
+// Source returns the source of a target, talking to its server when it must.
 func (a *App) Source(s *credstore.Store, target string) (*credstore.Source, error) {
 	return s.Source(credstore.SourceConfig{
 		Target: target,
@@ -262,6 +264,7 @@ func readAll(ctx context.Context, in io.Reader) (b []byte, err error) {
 // CloseStore waits for what was begun.
 func CloseStore(s *credstore.Store) { _ = s.Close(context.Background()) }
 
+// TargetArg demands one argument, a target.
 func TargetArg(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch len(args) {

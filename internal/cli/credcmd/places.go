@@ -30,7 +30,7 @@ func (a *App) Places(s *credstore.Store) ([]Place, error) {
 	return a.PlacesOf(entries)
 }
 
-// PlacesOf is [App.places] of what is stored.
+// PlacesOf is [App.Places] of what is stored.
 func (a *App) PlacesOf(entries []credstore.Entry) ([]Place, error) {
 	c, err := a.Config()
 	if err != nil {

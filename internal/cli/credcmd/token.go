@@ -60,6 +60,7 @@ print the same new token.`,
 	return cmd
 }
 
+// Token prints a token that meets the request.
 func (a *App) Token(ctx context.Context, target string, req credstore.Request, asJSON bool) error {
 	s, err := a.Open()
 	if err != nil {
