@@ -104,8 +104,8 @@ var imports = []row{
 	},
 	{
 		pkg:     "internal/cli/mcpcmd",
-		ours:    []string{"internal/cli/credcmd", "internal/cli/helpercmd", "internal/cli/requestcmd", "internal/cli/streams", "internal/clientconf", "internal/durable", "mcpproxy"},
-		modules: []string{"github.com/spf13/cobra"},
+		ours:    []string{"credstore", "internal/cli/credcmd", "internal/cli/helpercmd", "internal/cli/requestcmd", "internal/cli/streams", "internal/clientconf", "internal/durable", "mcpproxy"},
+		modules: []string{"github.com/spf13/cobra", "golang.org/x/term"},
 	},
 	{
 		pkg:     "internal/cli/democmd",

@@ -17,10 +17,10 @@ share: sign in once with 'spendonce login', then let every client start
 'spendonce mcp proxy TARGET' as its server.`,
 		Example: `  spendonce login example --url https://mcp.example.com/mcp
   spendonce mcp install claude example
-  spendonce mcp proxy example`,
+  spendonce mcp tools example`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(proxyCommand(app), installCommand(app))
+	cmd.AddCommand(proxyCommand(app), installCommand(app), toolsCommand(app), callCommand(app))
 	return cmd
 }
