@@ -33,10 +33,10 @@ const (
 type connectProxy struct {
 	*httptest.Server
 	password canary.Value
-	names    map[string]string // host:port to address
 
-	mu  sync.Mutex
-	log []string // the names asked for; "refused" where the password was wrong
+	mu    sync.Mutex
+	names map[string]string // host:port to address
+	log   []string          // the names asked for; "refused" where the password was wrong
 }
 
 func startProxy(t *testing.T) *connectProxy {
@@ -58,12 +58,13 @@ func (p *connectProxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	p.mu.Lock()
 	p.log = append(p.log, name)
+	address := p.names[r.Host]
 	p.mu.Unlock()
 	if name == "refused" {
 		w.WriteHeader(http.StatusProxyAuthRequired)
 		return
 	}
-	there, err := net.Dial("tcp", p.names[r.Host])
+	there, err := net.Dial("tcp", address)
 	if err != nil {
 		w.WriteHeader(http.StatusBadGateway)
 		return
@@ -80,6 +81,13 @@ func (p *connectProxy) serve(w http.ResponseWriter, r *http.Request) {
 		there.Close()
 	}()
 	_, _ = io.Copy(here, there)
+}
+
+// knows lets the proxy connect to a name.
+func (p *connectProxy) knows(name, address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.names[name] = address
 }
 
 // taken returns how often each name was asked for since the last call.
@@ -117,7 +125,7 @@ func newBehind(t *testing.T) *behind {
 	proxy := startProxy(t)
 	control, err := url.Parse(h.server.ControlURL())
 	must(t, err)
-	proxy.names[asName+":443"] = control.Host
+	proxy.knows(asName+":443", control.Host)
 
 	api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		metadata := "/.well-known/oauth-protected-resource"
@@ -137,7 +145,7 @@ func newBehind(t *testing.T) *behind {
 	api.TLS = id.Server.Clone()
 	api.StartTLS()
 	t.Cleanup(api.Close)
-	proxy.names[apiName+":443"] = api.Listener.Addr().String()
+	proxy.knows(apiName+":443", api.Listener.Addr().String())
 
 	b := &behind{home: h, proxy: proxy}
 	b.env = append(slices.Clone(bare), "SSL_CERT_FILE="+filepath.Join(h.dir, "ca.pem"), "SSL_CERT_DIR="+filepath.Join(h.dir, "none"),

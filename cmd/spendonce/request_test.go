@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -33,10 +34,10 @@ func withResource(t *testing.T, url func(*spendoncetest.TokenServer) string) *ho
 // guarded is a resource of ours that asks the token server about tokens.
 func guarded(t *testing.T, handle http.HandlerFunc) (h *home) {
 	t.Helper()
-	var server *spendoncetest.TokenServer
+	var server atomic.Pointer[spendoncetest.TokenServer]
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !server.Live(token) {
+		if !server.Load().Live(token) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusUnauthorized)
 			return
@@ -45,7 +46,7 @@ func guarded(t *testing.T, handle http.HandlerFunc) (h *home) {
 	}))
 	t.Cleanup(s.Close)
 	h = withResource(t, func(*spendoncetest.TokenServer) string { return s.URL })
-	server = h.server
+	server.Store(h.server)
 	return h
 }
 
