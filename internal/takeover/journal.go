@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -119,6 +120,10 @@ type ledger struct {
 	lock *durable.Kept
 }
 
+// inherited is how long a lock may outlive its holder: a program that the
+// holder was about to start has it until it is that program.
+const inherited = 500 * time.Millisecond
+
 // open takes the lock: one move of a target at a time.
 func (m *Mover) open(target string) (*ledger, error) {
 	if !credstore.ValidName(target) {
@@ -139,6 +144,10 @@ func (m *Mover) open(target string) (*ledger, error) {
 		return nil, err
 	}
 	got, err := lock.TryLock()
+	for until := time.Now().Add(inherited); err == nil && !got && time.Now().Before(until); {
+		<-time.After(inherited / 25)
+		got, err = lock.TryLock()
+	}
 	if err == nil && !got {
 		err = failing(ErrInUse, nil, "another process moves the session of %s just now: wait for it", target)
 	}
