@@ -134,7 +134,7 @@ lint: $(GOLANGCI) ## golangci-lint at the pinned version
 	cd tests && ../$(GOLANGCI) run -c ../.golangci.yml ./...
 
 .PHONY: test-short
-test-short: $(TESTREPORT) ## unit tests with the race detector, short counts
+test-short: $(TESTREPORT) plain-binary ## unit tests with the race detector, short counts
 	@$(TESTREPORT) -- $(GO) test -race -short -timeout 4m ./...
 
 ##@ Prove
