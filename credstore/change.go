@@ -198,8 +198,8 @@ func (f *files) remove(ctx context.Context, lock *lockfile.Lock, target string) 
 
 // change runs f under the store lock, with everything it needs open.
 func (s *Store) change(ctx context.Context, target string, patient bool, f func(*files, *lockfile.Lock) error) error {
-	if !ValidName(target) {
-		return invalidName(target)
+	if err := CheckName(target); err != nil {
+		return err
 	}
 	files, err := s.openFiles(s.cfg.StaleAfter)
 	if err != nil {

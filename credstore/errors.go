@@ -75,6 +75,11 @@ func failing(kind error, causes []error, format string, args ...any) error {
 	return &fault{fmt.Sprintf(format, args...), append([]error{kind}, causes...)}
 }
 
-func invalidName(target string) error {
+// CheckName returns [ErrName], with what a name must be, unless target is a
+// [ValidName].
+func CheckName(target string) error {
+	if ValidName(target) {
+		return nil
+	}
 	return failing(ErrName, nil, "%.80q is no target name: use letters, digits, '.', '_' and '-', up to 64, starting with a letter or digit", target)
 }

@@ -28,8 +28,8 @@ type Handover struct {
 // [ErrNoCredential]; a session whose refresh token is dead, or may be spent
 // without our knowing, is [ErrLoginRequired].
 func (s *Store) HandOver(ctx context.Context, target, loginID string, keep func(Handover) error) error {
-	if !ValidName(target) {
-		return s.change(ctx, target, false, nil) // says so
+	if err := CheckName(target); err != nil {
+		return err
 	}
 	files, err := s.openFiles(s.cfg.StaleAfter)
 	if err != nil {

@@ -44,8 +44,8 @@ type Source struct {
 
 // Source returns the target's source. Nothing is read before the first call.
 func (s *Store) Source(cfg SourceConfig) (*Source, error) {
-	if !ValidName(cfg.Target) {
-		return nil, invalidName(cfg.Target)
+	if err := CheckName(cfg.Target); err != nil {
+		return nil, err
 	}
 	if cfg.Exchange == nil {
 		return nil, failing(ErrConfig, nil, "no way to refresh %s was given", cfg.Target)

@@ -34,8 +34,8 @@ const turnPause = 50 * time.Millisecond
 //     signs in beside the other one;
 //   - with the error of ctx, or one of the disk.
 func (s *Store) LoginTurn(ctx context.Context, target, since string, waiting func(), enough <-chan struct{}) (t *Turn, adopted bool, err error) {
-	if !ValidName(target) {
-		return nil, false, invalidName(target)
+	if err := CheckName(target); err != nil {
+		return nil, false, err
 	}
 	files, err := s.openFiles(s.cfg.StaleAfter)
 	if err == nil {

@@ -188,7 +188,7 @@ func judgeAnswer(query string, want expected) *callbackResult {
 	}
 	iss, present := q["iss"]
 	switch {
-	case present && want.issuer != "" && !sameIssuer(iss[0], want.issuer), want.issRequired && (!present || want.issuer == ""):
+	case present && want.issuer != "" && !SameIssuer(iss[0], want.issuer), want.issRequired && (!present || want.issuer == ""):
 		return fail(&Error{Class: ClassWrongRequest, Text: "the answer came from another issuer than the one asked; it was not used"})
 	case q.Get("error") != "":
 		return fail(authorizationError(q, []secret.Secret{want.state, code}))

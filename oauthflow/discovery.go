@@ -94,7 +94,7 @@ func (r *Requester) readMetadata(ctx context.Context, issuer string, place *url.
 	if e != nil {
 		return Server{}, e
 	}
-	if !sameIssuer(m.Issuer, issuer) {
+	if !SameIssuer(m.Issuer, issuer) {
 		return Server{}, serverDocument.refuse(a, ErrIssuer, "; it names "+named(m.Issuer))
 	}
 	if err := m.check(issuer); err != nil {
@@ -147,9 +147,10 @@ func (m metadata) check(issuer string) error {
 	return nil
 }
 
-// sameIssuer compares as RFC 8414 section 3.3 and RFC 9207 do, byte by byte,
-// but for the slash after a bare host, which servers add and drop at will.
-func sameIssuer(a, b string) bool {
+// SameIssuer compares as RFC 8414 section 3.3 and RFC 9207 do, byte by byte,
+// but for the slash after a bare host, which servers add and drop at will. An
+// issuer that is not known is the same as none.
+func SameIssuer(a, b string) bool {
 	return a != "" && rootless(a) == rootless(b)
 }
 

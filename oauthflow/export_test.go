@@ -56,9 +56,6 @@ var BearerChallenge = bearerChallenge
 // Openers is the list of commands that OpenBrowser tries.
 var Openers = openers
 
-// SameIssuer is the comparison of issuers.
-var SameIssuer = sameIssuer
-
 // ReadAccount is the reader of ID tokens.
 var ReadAccount = readAccount
 

@@ -40,7 +40,7 @@ func readAccount(token secret.Secret, issuer, clientID string, nonce secret.Secr
 	expText, _ := numberText(claims["exp"])
 	exp, ok := number(expText)
 	switch {
-	case !sameIssuer(text("iss"), issuer):
+	case !SameIssuer(text("iss"), issuer):
 		return Account{}, errors.New("the ID token is from another issuer")
 	case !slices.Contains(audience, clientID):
 		return Account{}, errors.New("the ID token is for another client")

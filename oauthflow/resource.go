@@ -180,7 +180,7 @@ func wellKnownResource(u *url.URL) []resourcePlace {
 
 // judge holds the document from a place against the URL that was asked for.
 func (p resourcePlace) judge(a Answer, u *url.URL, asked string, m resourceMetadata) *Error {
-	same := sameIssuer(m.Resource, asked)
+	same := SameIssuer(m.Resource, asked)
 	switch {
 	case p.ofHost && same:
 		return resourceDocument.refuse(a, ErrResource, ": the host's own metadata names it, and may only name the host; give the authorization server with --issuer")

@@ -126,8 +126,8 @@ const inherited = 500 * time.Millisecond
 
 // open takes the lock: one move of a target at a time.
 func (m *Mover) open(target string) (*ledger, error) {
-	if !credstore.ValidName(target) {
-		return nil, failing(credstore.ErrName, nil, "%.80q is no target name: use letters, digits, '.', '_' and '-', up to 64, starting with a letter or digit", target)
+	if err := credstore.CheckName(target); err != nil {
+		return nil, err
 	}
 	state, err := m.Disk.MakeDir(m.StateDir)
 	if err != nil {

@@ -105,11 +105,11 @@ func (a *App) StoreConfig() credstore.Config {
 
 // OpenForChange opens the store for a command that writes, with the lock's
 // constant from the configuration.
-func (a *App) OpenForChange() (*credstore.Store, error) { return a.changeStoreWith(nil) }
+func (a *App) OpenForChange() (*credstore.Store, error) { return a.openForChangeWith(nil) }
 
-// changeStoreWith opens it with other keys than those of the configuration,
+// openForChangeWith opens it with other keys than those of the configuration,
 // if there are any.
-func (a *App) changeStoreWith(by credstore.Keys) (*credstore.Store, error) {
+func (a *App) openForChangeWith(by credstore.Keys) (*credstore.Store, error) {
 	a.Arm()
 	c, err := a.Config()
 	if err != nil {

@@ -132,7 +132,7 @@ func (a *App) printList(targets []listTarget) error {
 	for _, t := range targets {
 		expires := "-"
 		if t.ExpiresAt != nil {
-			expires = Relative(*t.ExpiresAt, time.Now())
+			expires = relative(*t.ExpiresAt, time.Now())
 		}
 		state := t.State
 		if t.Override != "" {
@@ -143,9 +143,9 @@ func (a *App) printList(targets []listTarget) error {
 	return w.Flush()
 }
 
-// Relative says how far at is from now, in the largest unit that fits, or two
+// relative says how far at is from now, in the largest unit that fits, or two
 // where that is hours or days: a person looks whether it is soon.
-func Relative(at, now time.Time) string {
+func relative(at, now time.Time) string {
 	d := at.Sub(now)
 	past := d < 0
 	d = d.Abs()

@@ -20,7 +20,7 @@ func TestTheListSaysHowFarAwayAnExpiryIs(t *testing.T) {
 		-3 * time.Hour:                  "3h00m ago",
 		-72 * time.Hour:                 "3d ago",
 	} {
-		if got := Relative(now.Add(d), now); got != want {
+		if got := relative(now.Add(d), now); got != want {
 			t.Errorf("%s away is %q, want %q", d, got, want)
 		}
 	}

@@ -83,7 +83,7 @@ func (a *App) reseal(cmd *cobra.Command, r resealing) error {
 	if err := a.keyIsKnown(r); err != nil {
 		return err
 	}
-	s, err := a.changeStoreWith(a.keys(func(c *keys.Config) {
+	s, err := a.openForChangeWith(a.keys(func(c *keys.Config) {
 		if r.key != "" {
 			c.Key = r.key
 		}

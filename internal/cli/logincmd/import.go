@@ -103,8 +103,7 @@ func (a *app) importInto(ctx context.Context, target string, f importFlags) erro
 		return err
 	}
 	defer credcmd.CloseStore(s)
-	if !credstore.ValidName(target) {
-		_, err := s.Source(credstore.SourceConfig{Target: target})
+	if err := credstore.CheckName(target); err != nil {
 		return err
 	}
 	m := a.mover(s)

@@ -56,7 +56,7 @@ func (a *app) importPlan(ctx context.Context, target string, from source, f impo
 	if err != nil {
 		return to, err
 	}
-	if t.Issuer != "" && s.Issuer != "" && !sameIssuer(t.Issuer, s.Issuer) {
+	if t.Issuer != "" && s.Issuer != "" && !oauthflow.SameIssuer(t.Issuer, s.Issuer) {
 		return to, streams.Usage("the session is from the issuer %q, and not from %q: its refresh token goes to no other, so nothing was moved", s.Issuer, t.Issuer)
 	}
 	if s.ClientID != "" && t.ClientID != "" && s.ClientID != t.ClientID && from.place.Program != movein.Kubelogin {

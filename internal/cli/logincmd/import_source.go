@@ -15,6 +15,7 @@ import (
 	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/internal/movein"
 	"github.com/spendonce/spendonce/internal/takeover"
+	"github.com/spendonce/spendonce/oauthflow"
 )
 
 // source is a session of another program that was found.
@@ -195,7 +196,7 @@ func (a *app) findKubelogin(m *takeover.Mover, f importFlags) (source, error) {
 		switch {
 		case err != nil:
 			unusable = err
-		case f.login.issuer != "" && !sameIssuer(session.Issuer, f.login.issuer), f.login.clientID != "" && !slices.Contains(session.Audience, f.login.clientID):
+		case f.login.issuer != "" && !oauthflow.SameIssuer(session.Issuer, f.login.issuer), f.login.clientID != "" && !slices.Contains(session.Audience, f.login.clientID):
 		default:
 			found = append(found, source{place: p, session: session})
 		}
@@ -217,15 +218,4 @@ func (a *app) findKubelogin(m *takeover.Mover, f importFlags) (source, error) {
 
 func noSession(format string, args ...any) error {
 	return &streams.Exit{Code: 3, Err: fmt.Errorf(format, args...)}
-}
-
-// sameIssuer takes a slash behind a bare host for nothing, as servers do.
-func sameIssuer(a, b string) bool {
-	bare := func(s string) string {
-		if strings.Count(s, "/") == 3 {
-			return strings.TrimSuffix(s, "/")
-		}
-		return s
-	}
-	return bare(a) == bare(b)
 }

@@ -240,7 +240,7 @@ func firstOf(ctx context.Context, r *oauthflow.Requester, issuers []string) (oau
 // counts, too: anybody's metadata can name another server's token endpoint, and
 // beside it an endpoint of its own to which the client's secret would go.
 func sameServer(p credstore.Pin, s oauthflow.Server) bool {
-	return p.TokenEndpoint != "" && p.TokenEndpoint == s.TokenEndpoint && sameIssuer(p.Issuer, s.Issuer)
+	return p.TokenEndpoint != "" && p.TokenEndpoint == s.TokenEndpoint && (p.Issuer == s.Issuer || oauthflow.SameIssuer(p.Issuer, s.Issuer))
 }
 
 // wanted is what to ask for: what the user named, else what the service

@@ -13,7 +13,6 @@ import (
 	"github.com/spendonce/spendonce/credstore"
 	"github.com/spendonce/spendonce/internal/cli/credcmd"
 	"github.com/spendonce/spendonce/internal/cli/requestcmd"
-	"github.com/spendonce/spendonce/internal/cli/streams"
 	"github.com/spendonce/spendonce/mcpproxy"
 )
 
@@ -184,12 +183,4 @@ func (d *dialogue) tell(params json.RawMessage) {
 	if text = strings.TrimSpace(credcmd.Printable(text)); text != "" {
 		fmt.Fprintln(d.app.Streams.Err, text)
 	}
-}
-
-// oneTarget demands a target, and at most more further arguments.
-func oneTarget(args []string, least, most int, usage string) error {
-	if len(args) < least || len(args) > most {
-		return streams.Usage("%s", usage)
-	}
-	return nil
 }

@@ -5,7 +5,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spendonce/spendonce/internal/cli/credcmd"
+	"github.com/spendonce/spendonce/internal/cli/streams"
 )
+
+// oneTarget demands one argument, a target.
+func oneTarget(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return streams.Usage("say which target, and one: see '%s --help'", cmd.CommandPath())
+	}
+	return nil
+}
 
 // Command returns "spendonce mcp".
 func Command(app *credcmd.App) *cobra.Command {

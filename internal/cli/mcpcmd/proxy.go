@@ -51,12 +51,7 @@ never what is in a message. --log-file gets them too, in a directory that only y
 can write to; at 8 MiB it becomes FILE.1.`,
 		Example: `  spendonce mcp proxy example < /dev/null
   claude mcp add example -- spendonce mcp proxy example`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return streams.Usage("say which target, and one: see '%s --help'", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args:              oneTarget,
 		ValidArgsFunction: app.CompleteTargets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return proxy(cmd.Context(), app, args[0], f)
@@ -118,14 +113,9 @@ func proxy(ctx context.Context, app *credcmd.App, target string, f proxyFlags) e
 func parseHeader(lines []string) (http.Header, error) {
 	h := http.Header{}
 	for _, line := range lines {
-		name, value, ok := strings.Cut(line, ":")
-		value = strings.Trim(value, " \t")
-		name = http.CanonicalHeaderKey(name)
-		odd := strings.ContainsFunc(name, func(r rune) bool {
-			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-		})
-		if !ok || name == "" || odd || strings.ContainsFunc(value, func(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }) {
-			return nil, streams.Usage("--header: one of them is not NAME:VALUE on one line")
+		name, value, err := requestcmd.HeaderLine(line)
+		if err != nil {
+			return nil, err
 		}
 		switch {
 		case name == "Authorization":

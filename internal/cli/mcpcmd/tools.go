@@ -35,13 +35,11 @@ const pages = 1000
 func toolsCommand(app *credcmd.App) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "tools TARGET",
-		Short:   "List the tools of a remote MCP server",
-		Long:    "List the tools of a remote MCP server: the name, what has to be given, and the first line\nof what it is for. --json prints them as the server gives them.",
-		Example: "  spendonce mcp tools example\n  spendonce mcp tools example --json",
-		Args: func(cmd *cobra.Command, args []string) error {
-			return oneTarget(args, 1, 1, "say which target, and one: see '"+cmd.CommandPath()+" --help'")
-		},
+		Use:               "tools TARGET",
+		Short:             "List the tools of a remote MCP server",
+		Long:              "List the tools of a remote MCP server: the name, what has to be given, and the first line\nof what it is for. --json prints them as the server gives them.",
+		Example:           "  spendonce mcp tools example\n  spendonce mcp tools example --json",
+		Args:              oneTarget,
 		ValidArgsFunction: app.CompleteTargets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := converse(cmd.Context(), app, args[0])
@@ -130,7 +128,10 @@ code is 1. --json prints the whole result.`,
 		Example: `  spendonce mcp call example search '{"query": "locks"}'
   spendonce mcp call example search - < arguments.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			return oneTarget(args, 2, 3, "say which target and which tool, and its arguments as one JSON object: see '"+cmd.CommandPath()+" --help'")
+			if len(args) < 2 || len(args) > 3 {
+				return streams.Usage("say which target and which tool, and its arguments as one JSON object: see '%s --help'", cmd.CommandPath())
+			}
+			return nil
 		},
 		ValidArgsFunction: app.CompleteTargets,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -208,11 +208,9 @@ func requestHeader(f requestFlags) (http.Header, error) {
 	}
 	given := map[string]bool{}
 	for _, line := range f.headers {
-		name, value, ok := strings.Cut(line, ":")
-		value = strings.Trim(value, " \t")
-		name = http.CanonicalHeaderKey(name)
-		if !ok || !isToken(name) || strings.ContainsFunc(value, func(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }) {
-			return nil, streams.Usage("--header: one of them is not NAME:VALUE on one line")
+		name, value, err := HeaderLine(line)
+		if err != nil {
+			return nil, err
 		}
 		switch name {
 		case "Authorization":
@@ -232,6 +230,18 @@ func requestHeader(f requestFlags) (http.Header, error) {
 }
 
 // isToken reports whether s is a token of RFC 9110 section 5.6.2.
+// HeaderLine reads NAME:VALUE, as --header takes it: a name in its canonical
+// form, and a value on one line.
+func HeaderLine(line string) (name, value string, err error) {
+	name, value, ok := strings.Cut(line, ":")
+	value = strings.Trim(value, " \t")
+	name = http.CanonicalHeaderKey(name)
+	if !ok || !isToken(name) || strings.ContainsFunc(value, func(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }) {
+		return "", "", streams.Usage("--header: one of them is not NAME:VALUE on one line")
+	}
+	return name, value, nil
+}
+
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
