@@ -46,6 +46,9 @@ DARWIN_PACKAGES := \
 	internal/secret internal/sealed internal/egress internal/durable internal/config internal/helper internal/clientconf \
 	internal/cli cmd/spendonce
 
+# Modules of their own, for tests whose parts the program must not depend on.
+TEST_MODULES := tests tests/etcd
+
 FUZZTIME      ?= 5s
 LONG_FUZZTIME ?= 30s
 LONG_FUZZ     := FuzzFrame FuzzRequest FuzzState FuzzStat
@@ -126,12 +129,12 @@ man: ## write docs/man from the commands; a test fails when that was forgotten
 vet: ## go vet, with and without the tag crash
 	$(GO) vet ./...
 	$(GO) vet -tags $(TAGS) ./...
-	cd tests && $(GO) vet ./...
+	for m in $(TEST_MODULES); do (cd "$$m" && $(GO) vet ./...); done
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint at the pinned version
 	$(GOLANGCI) run ./...
-	cd tests && ../$(GOLANGCI) run -c ../.golangci.yml ./...
+	for m in $(TEST_MODULES); do (cd "$$m" && $(CURDIR)/$(GOLANGCI) run -c $(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: test-short
 test-short: $(TESTREPORT) plain-binary ## unit tests with the race detector, short counts
@@ -164,12 +167,12 @@ test-storm: $(TESTREPORT) plain-binary ## tests named TestStorm again, in plain 
 		$(GO) test -count=1 -tags $(TAGS) -timeout $(TEST_TIMEOUT) -run '^TestStorm' ./...
 
 .PHONY: test-parts
-test-parts: $(TESTREPORT) plain-binary ## the tests/ module: real servers and clients
-	@printf '\n== real parts (tests/)\n'
-	@cd tests && if [ -n "$$($(GO) list ./... 2>/dev/null)" ]; then \
-		$(CURDIR)/$(TESTREPORT) -skips $(CURDIR)/$(SKIPS) -- \
-			$(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...; \
-	else echo 'tests/ holds no package yet'; fi
+test-parts: $(TESTREPORT) plain-binary ## the modules below tests/: real servers and clients
+	@for m in $(TEST_MODULES); do \
+		printf '\n== real parts (%s/)\n' "$$m"; \
+		(cd "$$m" && $(CURDIR)/$(TESTREPORT) -skips $(CURDIR)/$(SKIPS) -- \
+			$(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...); \
+	done
 
 .PHONY: test-tools
 test-tools: ## the tests of our own tools
@@ -221,7 +224,7 @@ mod-verify: ## modules in the cache are what go.sum says
 .PHONY: tidy-check
 tidy-check: ## fail if go.mod lists more or less than is used
 	$(GO) mod tidy -diff
-	cd tests && $(GO) mod tidy -diff
+	for m in $(TEST_MODULES); do (cd "$$m" && $(GO) mod tidy -diff); done
 
 .PHONY: test-needs
 test-needs: ## install (as root) or name what the suites need

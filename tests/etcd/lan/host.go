@@ -1,0 +1,148 @@
+//go:build linux
+
+package lan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Host is one machine on the network.
+type Host struct {
+	Addr netip.Addr
+
+	lan *LAN
+
+	mu        sync.Mutex
+	cut       bool
+	delay     time.Duration
+	processes []process
+}
+
+// process is one that was started; the pidfd ends its life and tells its end.
+type process struct{ pid, fd int }
+
+// At is the address of a port of the host, for whoever connects to it.
+func (h *Host) At(port uint16) string { return netip.AddrPortFrom(h.Addr, port).String() }
+
+// Cut takes the host off the network: until Join, nothing that it sends
+// arrives anywhere else, and nothing reaches it. Nobody is told.
+func (h *Host) Cut() { h.setCut(true) }
+
+// Join puts the host back on the network.
+func (h *Host) Join() { h.setCut(false) }
+
+func (h *Host) setCut(cut bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cut = cut
+}
+
+// Delay makes everything that the host sends take d longer from now on.
+func (h *Host) Delay(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.delay = d
+}
+
+func (h *Host) isCut() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cut
+}
+
+func (h *Host) delayed() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.delay
+}
+
+// Listen is the address at which a server on the host is to listen, so that
+// others reach it at [Host.At] of the same port.
+func (h *Host) Listen(port uint16) (string, error) {
+	a, err := h.lan.ground.listen(h, port)
+	return a.String(), err
+}
+
+// Dial connects from the host. The address must hold an IP address: names are
+// looked up elsewhere.
+func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if _, err := netip.ParseAddrPort(address); err != nil {
+		return nil, fmt.Errorf("dialing from a host: %w", err)
+	}
+	var conn net.Conn
+	var err error
+	h.lan.ground.on(h, false, func() {
+		var d net.Dialer
+		conn, err = d.DialContext(ctx, network, address)
+	})
+	return conn, err
+}
+
+// Serve listens on the host, at an address that [Host.Listen] gave.
+func (h *Host) Serve(address string) (net.Listener, error) {
+	var ln net.Listener
+	var err error
+	h.lan.ground.on(h, false, func() { ln, err = net.Listen("tcp", address) })
+	return ln, err
+}
+
+// Start starts the command on the host. It is killed when this process ends,
+// in whatever way, and at the end of the test if it still runs.
+func (h *Host) Start(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	fd := -1
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr.PidFD = &fd
+	var err error
+	h.lan.ground.on(h, true, func() { err = cmd.Start() })
+	if err != nil {
+		return fmt.Errorf("starting %q on a host: %w", cmd.Path, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.processes = append(h.processes, process{cmd.Process.Pid, fd})
+	return nil
+}
+
+// Run starts the command on the host and waits for it.
+func (h *Host) Run(cmd *exec.Cmd) error {
+	if err := h.Start(cmd); err != nil {
+		return err
+	}
+	return cmd.Wait()
+}
+
+// killAll ends what was started here, and returns when all of it has ended.
+func (h *Host) killAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.processes {
+		_ = unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, 0)
+	}
+	for _, p := range h.processes {
+		awaitExit(p.fd)
+		_ = unix.Close(p.fd)
+	}
+	h.processes = nil
+}
+
+func awaitExit(pidfd int) {
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
