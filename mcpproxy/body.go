@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // isType reports whether an answer says that its body is of a media type.
@@ -47,10 +48,35 @@ func (u *unzipped) Read(p []byte) (int, error) {
 
 func (u *unzipped) Close() error { return u.under.Close() }
 
+const (
+	refusalLimit = 1 << 20
+	discardLimit = 64 << 10
+	// refusalTime is how long a server has for what it says beside a refusal,
+	// or where nobody listens.
+	refusalTime = 2 * time.Second
+)
+
 // keepBody reads the body of a refusal, so that it can be read again.
 func keepBody(resp *http.Response) []byte {
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, refusalLimit))
+	var b bytes.Buffer
+	shortly(resp, func() { _, _ = io.CopyN(&b, resp.Body, refusalLimit) })
+	resp.Body = io.NopCloser(bytes.NewReader(b.Bytes()))
+	return b.Bytes()
+}
+
+// discard ends an answer, whose connection serves again if it is short.
+func discard(resp *http.Response) {
+	if resp.StatusCode == http.StatusOK && isType(resp, typeEvents) {
+		_ = resp.Body.Close()
+		return
+	}
+	shortly(resp, func() { _, _ = io.CopyN(io.Discard, resp.Body, discardLimit) })
+}
+
+// shortly reads a body for a short while at most, and closes it.
+func shortly(resp *http.Response, read func()) {
+	late := time.AfterFunc(refusalTime, func() { _ = resp.Body.Close() })
+	read()
+	late.Stop()
 	_ = resp.Body.Close()
-	resp.Body = io.NopCloser(bytes.NewReader(b))
-	return b
 }

@@ -2,11 +2,13 @@ package mcpproxy
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -44,13 +46,16 @@ func (r *run) begin(m message, ids []jsontext.Value) {
 	})
 }
 
-// cancelled ends the call that a cancellation is about, and passes it on, by
-// itself: what it is about may be waiting in the same queue.
+// cancelled ends the request that a cancellation is about, and passes it on, by
+// itself: what it is about may be waiting in the same queue. Of a batch, the
+// other requests go on.
 func (r *run) cancelled(m message) {
 	c := r.flights.of(m.cancels)
 	if c != nil && !c.init {
-		c.cancelled.Store(true)
-		c.cancel(errCancelled)
+		if c.forget(m.cancels) {
+			c.cancelled.Store(true)
+			c.cancel(errCancelled)
+		}
 		if c.msg.modern() { // there, the end of the request says it
 			r.held.Release(int64(len(m.raw)))
 			return
@@ -70,18 +75,24 @@ func (r *run) cancelled(m message) {
 // conclude answers what the server has not, for the reason in f.
 func (r *run) conclude(c *call, f *failure) {
 	took := time.Since(c.began)
-	left := c.left()
-	if len(left) == 0 || c.cancelled.Load() || r.ctx.Err() != nil {
-		r.log.Debug("done", "method", c.msg.method, "took", took, "cancelled", c.cancelled.Load())
+	left := c.claimAll()
+	if len(left) == 0 || r.ctx.Err() != nil {
+		if len(left) == 0 {
+			select {
+			case <-c.done: // what came by another way is passed on before the call is over
+			case <-r.ctx.Done():
+			}
+		}
+		r.log.Debug("done", "method", named(c.msg.method), "took", took, "cancelled", c.cancelled.Load())
 		return
 	}
 	if f == nil {
 		f = unanswered("cut", "the server's answer ended without the response to the request")
 	}
 	if f.theirs == nil {
-		r.log.Warn("a request failed", "method", c.msg.method, "kind", f.kind, "reason", f.message, "took", took)
+		r.log.Warn("a request failed", "method", named(c.msg.method), "kind", f.kind, "reason", f.message, "took", took)
 	} else {
-		r.log.Debug("refused by the server", "method", c.msg.method, "status", f.status, "took", took)
+		r.log.Debug("refused by the server", "method", named(c.msg.method), "status", f.status, "took", took)
 	}
 	for _, id := range left {
 		if r.out.write(r.ctx, f.response(id)) != nil {
@@ -102,7 +113,7 @@ func (r *run) exchange(c *call, sent func()) *failure {
 		return judge(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	r.log.Debug("answered", "method", c.msg.method, "status", resp.StatusCode, "after", time.Since(c.began))
+	r.log.Debug("answered", "method", named(c.msg.method), "status", resp.StatusCode, "after", time.Since(c.began))
 	if resp.StatusCode < 300 {
 		r.served.beat()
 	}
@@ -259,15 +270,10 @@ func (r *run) readBody(ctx context.Context, resp *http.Response) (body []byte, r
 	return b.Bytes(), release, nil
 }
 
-const refusalLimit = 1 << 20
-
 // refusal passes on an error of the server, if its body is one.
 func (r *run) refusal(c *call, resp *http.Response) *failure {
 	f := statusFailure(resp)
-	body, err := io.ReadAll(io.LimitReader(resp.Body, refusalLimit))
-	if err != nil {
-		return f
-	}
+	body := keepBody(resp)
 	m, err := parse(body)
 	if theirs := errorOf(body); err == nil && theirs != nil {
 		if c.waitsFor(m.id) {
@@ -290,73 +296,114 @@ func (r *run) deliver(c *call, raw []byte) *failure {
 
 // pass is deliver of a message that is read already.
 func (r *run) pass(c *call, m message) *failure {
-	raw := m.raw
-	if m.kind == kindBatch && r.sessions.now().versionOrNone() != versionOfBatches {
-		for _, part := range m.parts { // the client does not know batches
-			if f := r.pass(c, part); f != nil {
+	r.log.Debug("received", "method", named(m.method), "bytes", len(m.raw))
+	switch {
+	case m.kind == kindBatch:
+		return r.passBatch(c, m)
+	case m.kind == kindResponse && m.id.Kind() == 'n':
+		if theirs := errorOf(m.raw); theirs != nil && c != nil {
+			return &failure{theirs: theirs} // the server does not say to what
+		}
+	case m.kind == kindResponse:
+		return r.passResponse(c, m)
+	}
+	return r.write(m.raw)
+}
+
+// passResponse passes on a response, if its request is under way: not a second
+// one, and not one that comes after an error or a cancellation.
+func (r *run) passResponse(own *call, m message) *failure {
+	id := m.id
+	if own != nil {
+		id = own.meant(id)
+	}
+	c := r.whoWaits(own, id)
+	if c != nil && c.init {
+		if f := r.adopt(c, m.raw); f != nil {
+			return f
+		}
+	}
+	if c == nil || !c.claim(id) {
+		r.log.Warn("a response of the server was dropped", "reason", "no request waits for it", "bytes", len(m.raw))
+		return nil
+	}
+	defer c.settle()
+	if c.silent {
+		return nil
+	}
+	if c == own && c.msg.modern() && c.msg.method == methodListTools {
+		r.tools.learn(m.raw)
+	}
+	return r.write(m.raw)
+}
+
+// whoWaits is the call that waits for the answer to id: the one in whose answer
+// it came, or another. A handshake is answered in no other's answer.
+func (r *run) whoWaits(own *call, id jsontext.Value) *call {
+	if own != nil && own.waitsFor(id) {
+		return own
+	}
+	c := r.flights.of(id)
+	if c != nil && c.init && c.comesOn() == nil {
+		return nil
+	}
+	return c
+}
+
+// passBatch passes on a batch as one, if the client knows batches and nothing
+// in it is to be dropped.
+func (r *run) passBatch(own *call, m message) *failure {
+	whole := r.sessions.now().versionOrNone() == versionOfBatches && (own == nil || !own.init)
+	for _, part := range m.parts {
+		whole = whole && (part.kind != kindResponse || r.whoWaits(own, part.id) != nil)
+	}
+	if !whole {
+		for _, part := range m.parts {
+			if f := r.pass(own, part); f != nil {
 				return f
 			}
 		}
 		return nil
 	}
-	r.log.Debug("received", "method", m.method, "bytes", len(raw))
-	responses := responsesIn(m)
-	own := c != nil
-	if !own && m.kind == kindResponse { // the stream is one for all answers
-		c = r.flights.of(m.id)
-	}
-	if c != nil && m.kind == kindResponse && c.waitsFor(m.id) {
-		if c.init && (own || c.comesOn() != nil) {
-			if f := r.adopt(c, raw); f != nil {
-				return f
-			}
+	for _, part := range m.parts {
+		if part.kind != kindResponse {
+			continue
 		}
-		if c.silent {
-			c.answered(m.id)
-			return nil
-		}
-		if c.cancelled.Load() {
-			return nil
+		if c := r.whoWaits(own, part.id); c != nil && c.claim(part.id) {
+			defer c.settle()
 		}
 	}
-	if own && m.kind == kindResponse && c.msg.modern() && c.msg.method == methodListTools {
-		r.tools.learn(raw)
-	}
-	if own && m.kind == kindResponse && m.id.Kind() == 'n' {
-		if theirs := errorOf(raw); theirs != nil && !c.silent {
-			return &failure{theirs: theirs} // the server does not say to what
-		}
-	}
+	return r.write(m.raw)
+}
+
+func (r *run) write(raw []byte) *failure {
 	if err := r.out.write(r.ctx, raw); err != nil {
 		return unanswered("client", "%v", err)
-	}
-	for _, id := range responses {
-		if c != nil {
-			c.answered(id)
-		}
 	}
 	return nil
 }
 
-// responsesIn are the ids that a message answers.
-func responsesIn(m message) []jsontext.Value {
-	if m.kind == kindResponse {
-		return []jsontext.Value{m.id}
-	}
-	var ids []jsontext.Value
-	for _, part := range m.parts {
-		ids = append(ids, responsesIn(part)...)
-	}
-	return ids
-}
-
-// plainly is an error of the network without what net/http puts around it.
+// plainly is an error of reading, without what a server may have put into it.
 func plainly(err error) string {
+	var ours *net.OpError
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return "the connection was closed"
 	case errors.Is(err, errEndless):
 		return errEndless.Error()
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
+		return "it is not compressed as it says"
+	case errors.As(err, &ours):
+		return ours.Error()
 	}
-	return fmt.Sprint(err)
+	return "the connection failed"
+}
+
+// named is a method for the log, which is no longer than those that there are.
+func named(method string) string {
+	const longest = 80
+	if len(method) > longest {
+		return strings.ToValidUTF8(method[:longest], "") + "..."
+	}
+	return method
 }

@@ -3,6 +3,7 @@ package mcpproxy
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +30,8 @@ type call struct {
 	mu      sync.Mutex
 	stream  *oldStream       // on which the answer comes; nil: it comes to the request
 	pending []jsontext.Value // ids without an answer
-	done    chan struct{}    // closed when there are none
+	passing int              // answers that are being passed on
+	done    chan struct{}    // closed when there is neither
 }
 
 func newCall(ctx context.Context, m message, ids []jsontext.Value) *call {
@@ -62,16 +64,62 @@ func (c *call) waitsFor(id jsontext.Value) bool {
 	return c.find(id) >= 0
 }
 
-// answered says that the answer to id was passed on.
-func (c *call) answered(id jsontext.Value) {
+// meant is the id without an answer that id stands for: some servers answer to
+// 1 what was asked as "1".
+func (c *call) meant(id jsontext.Value) jsontext.Value {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.pending) == 1 && strings.TrimPrefix(idKey(c.pending[0]), `"`) == strings.TrimPrefix(idKey(id), `"`) {
+		return c.pending[0]
+	}
+	return id
+}
+
+// claim takes the answer to id, for one to pass on and then to settle: a
+// second one is nobody's.
+func (c *call) claim(id jsontext.Value) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.take(id) {
+		return false
+	}
+	c.passing++
+	return true
+}
+
+// settle says that what was claimed was passed on.
+func (c *call) settle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passing--
+	c.end()
+}
+
+// forget says that nothing is passed on to id; over is true if nothing else is
+// waited for.
+func (c *call) forget(id jsontext.Value) (over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.take(id) {
+		return false
+	}
+	c.end()
+	return len(c.pending) == 0
+}
+
+// take removes id from those without an answer. mu is held.
+func (c *call) take(id jsontext.Value) bool {
 	i := c.find(id)
 	if i < 0 {
-		return
+		return false
 	}
 	c.pending = append(c.pending[:i:i], c.pending[i+1:]...)
-	if len(c.pending) == 0 {
+	return true
+}
+
+// end closes done when it is time. mu is held.
+func (c *call) end() {
+	if len(c.pending) == 0 && c.passing == 0 {
 		close(c.done)
 	}
 }
@@ -90,11 +138,21 @@ func (c *call) find(id jsontext.Value) int {
 	return -1
 }
 
-// left are the ids without an answer.
-func (c *call) left() []jsontext.Value {
+// left reports whether there are ids without an answer.
+func (c *call) left() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pending
+	return len(c.pending) > 0
+}
+
+// claimAll takes the answers to all ids that have none. There is nothing to
+// settle.
+func (c *call) claimAll() []jsontext.Value {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := c.pending
+	c.pending = nil
+	return left
 }
 
 // flights are the calls under way.

@@ -97,6 +97,12 @@ func sessionID(h http.Header) (id secret.Secret, ok bool) {
 	return secret.New(v), !odd && len(v) <= longest
 }
 
+// canRepeat reports whether a place in a stream can be named to the server:
+// there is one, and a header can hold it.
+func canRepeat(cursor string) bool {
+	return cursor != "" && !strings.ContainsFunc(cursor, func(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f })
+}
+
 // versionOf is a protocol version that can be sent, "" if that one cannot.
 func versionOf(v string) string {
 	const longest = 64

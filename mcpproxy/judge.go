@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -132,11 +133,21 @@ func statusFailure(resp *http.Response) *failure {
 		f.kind = "content_type"
 		f.message += " with " + mediaType(resp) + ", which is neither JSON nor an event stream: is the target's URL that of an MCP server?"
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
-		if after := resp.Header.Get("Retry-After"); after != "" && len(after) < 40 {
-			f.message += ", and to try again after " + strings.ToValidUTF8(after, "?")
-		}
+		f.message += afterwards(resp.Header.Get("Retry-After"))
 	}
 	return f
+}
+
+// afterwards says when to try again, if the server says it in one of the two
+// ways that there are (RFC 9110 section 10.2.3).
+func afterwards(said string) string {
+	if at, err := http.ParseTime(said); err == nil {
+		return ", and to try again at " + at.UTC().Format(time.RFC3339)
+	}
+	if n, err := strconv.ParseUint(said, 10, 31); err == nil {
+		return fmt.Sprintf(", and to try again after %d seconds", n)
+	}
+	return ""
 }
 
 // redirectedTo names the origin of a redirect; the rest of it may be a

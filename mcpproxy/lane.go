@@ -2,8 +2,6 @@ package mcpproxy
 
 import (
 	"context"
-	"io"
-	"net/http"
 	"time"
 )
 
@@ -71,7 +69,7 @@ func (r *run) tell(m message) {
 			discard(resp)
 		}
 		if m.kind != kindNotification || m.method == methodInitialized || m.method == methodCancelled {
-			r.log.Warn("a message is for a session that has ended", "method", m.method)
+			r.log.Warn("a message is for a session that has ended", "method", named(m.method))
 			return // what it is about has ended too
 		}
 		if s, err = r.renew(ctx, s); err == nil {
@@ -80,29 +78,17 @@ func (r *run) tell(m message) {
 	}
 	if err != nil {
 		f := judge(err)
-		r.log.Warn("a message was not taken", "method", m.method, "kind", f.kind, "reason", f.message)
+		r.log.Warn("a message was not taken", "method", named(m.method), "kind", f.kind, "reason", f.message)
 		return
 	}
 	discard(resp)
 	if resp.StatusCode >= 300 {
-		r.log.Warn("a message was not taken", "method", m.method, "status", resp.StatusCode)
+		r.log.Warn("a message was not taken", "method", named(m.method), "status", resp.StatusCode)
 		return
 	}
-	r.log.Debug("sent", "method", m.method, "bytes", len(m.raw), "status", resp.StatusCode, "took", time.Since(began))
+	r.log.Debug("sent", "method", named(m.method), "bytes", len(m.raw), "status", resp.StatusCode, "took", time.Since(began))
 	r.served.beat()
 	if m.method == methodInitialized {
 		r.listen(s)
 	}
-}
-
-const discardLimit = 64 << 10
-
-// discard ends an answer, whose connection serves again if it is short.
-func discard(resp *http.Response) {
-	if resp.StatusCode == http.StatusOK && isType(resp, typeEvents) {
-		_ = resp.Body.Close()
-		return
-	}
-	_, _ = io.CopyN(io.Discard, resp.Body, discardLimit)
-	_ = resp.Body.Close()
 }

@@ -60,7 +60,9 @@ func (r *run) keepListening(ctx context.Context, s *session) {
 			if n > 0 {
 				pause.n = 0
 			}
-			cursor, retry = events.lastID, events.retry
+			if cursor, retry = events.lastID, events.retry; !canRepeat(cursor) {
+				cursor = ""
+			}
 			r.log.Debug("the server's stream has ended", "events", n, "reason", f.message)
 		default:
 			discard(resp)

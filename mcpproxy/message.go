@@ -57,7 +57,8 @@ var (
 
 // parse reads as much of a message as its way needs. The whole of it must be
 // JSON and valid UTF-8; what members it has beside those is nobody's business
-// here. On an error the id is returned where one was found.
+// here. On an error the id is returned where one was found, and the parts of a
+// batch that are messages.
 func parse(raw []byte) (message, error) {
 	m := message{raw: raw}
 	if !utf8.Valid(raw) {
@@ -120,24 +121,30 @@ func (m *message) readBatch(d *jsontext.Decoder) error {
 	if _, err := d.ReadToken(); err != nil {
 		return errNotJSON
 	}
+	var bad error
 	for d.PeekKind() != ']' {
 		v, err := d.ReadValue()
 		if err != nil {
+			m.parts = nil // of what is no message
 			return errNotJSON
 		}
 		part, err := parse(slices.Clone(v))
-		if err == nil && part.kind == kindBatch {
-			err = errNoMessage
+		switch {
+		case err == nil && part.kind == kindBatch:
+			bad = errNoMessage
+		case err != nil:
+			bad = err
+		default:
+			m.parts = append(m.parts, part)
 		}
-		if err != nil {
-			return err
-		}
-		m.parts = append(m.parts, part)
 	}
-	if _, err := d.ReadToken(); err != nil || !atEnd(d) {
+	switch _, err := d.ReadToken(); {
+	case err != nil || !atEnd(d):
+		m.parts = nil
 		return errNotJSON
-	}
-	if len(m.parts) == 0 {
+	case bad != nil:
+		return bad
+	case len(m.parts) == 0:
 		return errBatchEmpty
 	}
 	return nil

@@ -63,6 +63,7 @@ type Limits struct {
 	Grace    time.Duration // for answers, when the client has nothing more to say [400 ms]
 	Leave    time.Duration // to tell the server that the session has ended [400 ms]
 	Linger   time.Duration // for a stream to end after its answer [5 s]
+	Hold     time.Duration // from which on a stream that was open and brought nothing is no failure [10 s]
 	Open     time.Duration // for an HTTPWithSSE server to say where its endpoint is [30 s]
 }
 
@@ -70,7 +71,7 @@ func (l Limits) withDefaults() Limits {
 	return Limits{
 		Message: cmp.Or(l.Message, 64<<20), InFlight: cmp.Or(l.InFlight, 4096), Notify: cmp.Or(l.Notify, 30*time.Second),
 		Pause: cmp.Or(l.Pause, time.Second), Grace: cmp.Or(l.Grace, 400*time.Millisecond), Leave: cmp.Or(l.Leave, 400*time.Millisecond),
-		Linger: cmp.Or(l.Linger, 5*time.Second), Open: cmp.Or(l.Open, 30*time.Second),
+		Linger: cmp.Or(l.Linger, 5*time.Second), Open: cmp.Or(l.Open, 30*time.Second), Hold: cmp.Or(l.Hold, 10*time.Second),
 	}
 }
 
@@ -150,7 +151,7 @@ func New(cfg Config) (*Proxy, error) {
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	p.client = &http.Client{Transport: cfg.Transport, CheckRedirect: withinOrigin}
+	p.client = &http.Client{Transport: legible{cfg.Transport}, CheckRedirect: withinOrigin}
 	return p, nil
 }
 
@@ -163,6 +164,27 @@ func withinOrigin(req *http.Request, via []*http.Request) error {
 		return http.ErrUseLastResponse
 	}
 	return nil
+}
+
+// legible takes the Location out of an answer in which it is no URL: the error
+// of net/http would quote it.
+type legible struct{ http.RoundTripper }
+
+func (t legible) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(req)
+	if err == nil && resp.Header.Get("Location") != "" {
+		if _, bad := req.URL.Parse(resp.Header.Get("Location")); bad != nil {
+			resp.Header.Del("Location")
+		}
+	}
+	return resp, err
+}
+
+// CloseIdleConnections is what [http.Client.CloseIdleConnections] calls.
+func (t legible) CloseIdleConnections() {
+	if c, ok := t.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 }
 
 // errClientGone ends what is under way when nobody waits for it any more.
@@ -239,7 +261,7 @@ func (r *run) grace(ctx context.Context) {
 	done := make(chan struct{})
 	select {
 	case r.lane <- laneItem{last: done}:
-	default: // it is full, and nobody takes
+	case <-ctx.Done():
 		return
 	}
 	select {
@@ -311,6 +333,11 @@ func (r *run) dispatch(line []byte) error {
 		f := &failure{code: codeInvalid, kind: "invalid", message: "the message was not sent: " + err.Error()}
 		if errors.Is(err, errNotJSON) {
 			f.code = codeParse
+		}
+		for _, id := range m.requests() { // of a batch of which another part is none
+			if err := r.refuse(id, f); err != nil {
+				return err
+			}
 		}
 		return r.refuse(m.id, f)
 	}

@@ -9,7 +9,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// resumptions bounds the attempts at one stream that bring nothing new.
+// resumptions bounds the attempts at one stream that bring nothing new and are
+// over soon. A server that holds a stream open for a while and ends it is one
+// that wants to be asked again (revision 2025-11-25, polling).
 const resumptions = 5
 
 // takeEvents passes on the messages of a call's stream until it ends. One that
@@ -21,17 +23,19 @@ func (r *run) takeEvents(c *call, s *session, resp *http.Response) *failure {
 	for attempt := 0; ; {
 		linger := lingering(c, r.lim.Linger)
 		events := newEventReader(body, r.lim.Message, cursor)
+		began := time.Now()
 		n, f := r.follow(c.ctx, c, events)
 		linger()
 		_ = body.Close()
-		if len(c.left()) == 0 {
+		if !c.left() {
 			return nil
 		}
-		if cursor = events.lastID; cursor == "" || c.msg.modern() || r.sessions.now() != s && !c.init {
-			return f
-		}
-		if n > 0 {
+		if n > 0 || events.lastID != cursor || time.Since(began) >= r.lim.Hold {
 			attempt, pause.n = 0, 0
+		}
+		cursor = events.lastID
+		if f.kind != "cut" || !canRepeat(cursor) || c.msg.modern() || r.sessions.now() != s && !c.init {
+			return f
 		}
 		if attempt++; attempt > resumptions {
 			return f
@@ -39,7 +43,7 @@ func (r *run) takeEvents(c *call, s *session, resp *http.Response) *failure {
 		if !pause.sleep(c.ctx, events.retry) {
 			return nil
 		}
-		r.log.Debug("resuming a stream", "method", c.msg.method)
+		r.log.Debug("resuming a stream", "method", named(c.msg.method))
 		at := s
 		if c.init { // its session has no other name yet
 			at = &session{}
@@ -49,8 +53,9 @@ func (r *run) takeEvents(c *call, s *session, resp *http.Response) *failure {
 		body = http.NoBody
 		switch {
 		case err != nil:
-			if f := judge(err); f.authorization() {
-				return f
+			if no := judge(err); no.code == CodeAuthorization {
+				// Not that error itself, by which nothing was done.
+				return unanswered("cut", "%s, and where it was it cannot go on: %s", f.message, no.message)
 			}
 		case resp.StatusCode == http.StatusOK && isType(resp, typeEvents):
 			body = resp.Body
@@ -134,12 +139,14 @@ func (r *run) dropLong(c *call, o *outline) {
 	f := tooLong(r.lim.Message)
 	switch o.kind() {
 	case kindResponse:
-		if c == nil || !c.waitsFor(o.id) {
+		c = r.whoWaits(c, o.id)
+		if c == nil || !c.claim(o.id) {
 			return
 		}
-		f.message = "the answer was dropped: " + f.message
-		if r.out.write(r.ctx, f.response(o.id)) == nil {
-			c.answered(o.id)
+		defer c.settle()
+		if !c.silent {
+			f.message = "the answer was dropped: " + f.message
+			_ = r.write(f.response(o.id))
 		}
 	case kindRequest:
 		r.tellServer(f.response(o.id))
@@ -194,6 +201,9 @@ func (b *backoff) sleep(ctx context.Context, asked time.Duration) bool {
 	d = d/2 + rand.N(d/2+1) //nolint:gosec // jitter
 	if asked > 0 {
 		d = asked + rand.N(asked/10+1) //nolint:gosec // jitter
+		if b.n > 0 {                   // nothing came since
+			d = max(d, b.base)
+		}
 	}
 	b.n++
 	timer := time.NewTimer(d)
