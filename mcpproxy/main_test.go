@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = 90 * time.Second
 
 // server is a scripted one: it keeps what it was sent.
 type server struct {

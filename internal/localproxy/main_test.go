@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds what must happen; nothing asserts how long it takes.
-const patience = 20 * time.Second
+const patience = 90 * time.Second
 
 // source has one token after another: who names the last one as rejected gets
 // a new one.
