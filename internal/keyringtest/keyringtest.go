@@ -104,10 +104,29 @@ func Keyring(tb testing.TB, unlocked bool) {
 		select {
 		case s := <-owners:
 			if s != nil && strings.HasSuffix(s.Name, ".NameOwnerChanged") && len(s.Body) > 0 && s.Body[0] == secrets {
+				awaitService(ctx, tb, conn)
 				return
 			}
 		case <-ctx.Done():
 			tb.Fatal("no keyring answers on the bus")
+		}
+	}
+}
+
+// awaitService waits until the keyring answers: it takes its name on the bus
+// before it offers anything there.
+func awaitService(ctx context.Context, tb testing.TB, conn *dbus.Conn) {
+	tb.Helper()
+	service := conn.Object(secrets, "/org/freedesktop/secrets")
+	for {
+		call := service.CallWithContext(ctx, "org.freedesktop.Secret.Service.SearchItems", 0, map[string]string{"keyringtest": "none"})
+		if call.Err == nil {
+			return
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			tb.Fatalf("the keyring took its name and offers nothing: %v", call.Err)
 		}
 	}
 }
