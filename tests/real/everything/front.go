@@ -124,6 +124,9 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, r, bearer)
 		return
 	}
+	// Else what is read of the body ends when the answer begins, and that may
+	// be before the connection to the server has seen its end.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	f.pass.ServeHTTP(w, r)
 }
 
