@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -152,7 +153,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // of the target's.
 func (t *Transport) destination(req *http.Request) (Origin, error) {
 	origin, err := OriginOf(req.URL)
-	if err == nil && req.Host != "" {
+	if err == nil && req.Host != "" && req.Host != req.URL.Host {
 		// A front of many hosts goes by this name, not by the URL's.
 		named := *req.URL
 		named.Host = req.Host
@@ -205,10 +206,9 @@ func (t *Transport) token(ctx context.Context, rejected secret.Secret) (secret.S
 
 // send sends a copy of the request with the token.
 func (t *Transport) send(req *http.Request, to Origin, body io.ReadCloser, token secret.Secret) (*http.Response, error) {
-	out := req.Clone(req.Context())
-	if out.Header == nil {
-		out.Header = http.Header{}
-	}
+	out := req.WithContext(req.Context()) // a copy, whose parts are the request's own
+	out.Header = make(http.Header, len(req.Header)+1)
+	maps.Copy(out.Header, req.Header)
 	out.Header["Authorization"] = []string{"Bearer " + token.Reveal()}
 	out.Body = body
 	resp, err := t.base.RoundTrip(out)
