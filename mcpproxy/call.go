@@ -30,7 +30,7 @@ func (r *run) begin(m message, ids []jsontext.Value) {
 	r.flights.add(c)
 	r.work.Go(func() {
 		defer func() {
-			c.cancel(nil)
+			c.stop()
 			r.flights.remove(c)
 			if c.opens != nil {
 				close(c.opens)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -52,8 +53,21 @@ type eventReader struct {
 	id      string
 }
 
+// eventBuffers are readers for as many streams as there are at once: most have
+// a single event, which is far shorter than a buffer that suits long ones.
+var eventBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 16<<10) }}
+
 func newEventReader(in io.Reader, limit int, lastID string) *eventReader {
-	return &eventReader{r: bufio.NewReaderSize(in, 16<<10), max: limit, lastID: lastID, id: lastID}
+	r, _ := eventBuffers.Get().(*bufio.Reader)
+	r.Reset(in)
+	return &eventReader{r: r, max: limit, lastID: lastID, id: lastID}
+}
+
+// release ends the reading; what was read stays.
+func (e *eventReader) release() {
+	e.r.Reset(nil)
+	eventBuffers.Put(e.r)
+	e.r = nil
 }
 
 // next returns the next event that has data. An event whose end did not come
@@ -137,7 +151,7 @@ func value(line []byte) []byte {
 // endLine interprets a line that is complete; ok if it has ended an event.
 func (e *eventReader) endLine() (ev event, ok bool) {
 	line := e.line
-	e.line = nil
+	e.line = nil // what follows keeps it, if it is data
 	if !e.begun {
 		e.begun = true
 		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
@@ -150,7 +164,11 @@ func (e *eventReader) endLine() (ev event, ok bool) {
 		return e.dispatch()
 	}
 	field, _, _ := bytes.Cut(line, []byte(":"))
-	switch v := value(line); string(field) {
+	v := value(line)
+	if string(field) != "data" {
+		e.line = line[:0]
+	}
+	switch string(field) {
 	case "data":
 		switch {
 		case e.now.long != nil:

@@ -32,6 +32,8 @@ type call struct {
 	pending []jsontext.Value // ids without an answer
 	passing int              // answers that are being passed on
 	done    chan struct{}    // closed when there is neither
+	linger  time.Duration    // for the call to end when there is neither; 0: until it does
+	late    *time.Timer      // which ends it then
 }
 
 func newCall(ctx context.Context, m message, ids []jsontext.Value) *call {
@@ -121,6 +123,35 @@ func (c *call) take(id jsontext.Value) bool {
 func (c *call) end() {
 	if len(c.pending) == 0 && c.passing == 0 {
 		close(c.done)
+		c.endLate()
+	}
+}
+
+// endsAfter has the call end some time after its last answer, if it does not
+// by itself.
+func (c *call) endsAfter(linger time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.linger = linger
+	if len(c.pending) == 0 && c.passing == 0 {
+		c.endLate()
+	}
+}
+
+// endLate begins the time after which the call ends. mu is held.
+func (c *call) endLate() {
+	if c.linger > 0 && c.late == nil {
+		c.late = time.AfterFunc(c.linger, func() { c.cancel(errLingering) })
+	}
+}
+
+// stop ends the call, if it has not ended.
+func (c *call) stop() {
+	c.cancel(nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.late != nil {
+		c.late.Stop()
 	}
 }
 

@@ -73,6 +73,7 @@ func (r *run) openStream(ctx context.Context) (*oldStream, error) {
 	}
 	if err != nil {
 		_ = resp.Body.Close()
+		events.release()
 		return fail(err)
 	}
 	stop()
@@ -80,9 +81,10 @@ func (r *run) openStream(ctx context.Context) (*oldStream, error) {
 	r.work.Go(func() {
 		defer cancel()
 		defer close(o.ended)
-		_, f := r.follow(live, nil, events)
+		_, err := r.follow(live, nil, events)
 		_ = resp.Body.Close()
-		r.log.Debug("the server's stream has ended", "reason", f.message)
+		events.release()
+		r.log.Debug("the server's stream has ended", "reason", streamFailure(err).message)
 	})
 	return o, nil
 }

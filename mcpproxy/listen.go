@@ -55,15 +55,16 @@ func (r *run) keepListening(ctx context.Context, s *session) {
 		case resp.StatusCode == http.StatusOK && isType(resp, typeEvents):
 			heard = true
 			events := newEventReader(resp.Body, r.lim.Message, cursor)
-			n, f := r.follow(ctx, nil, events)
+			n, err := r.follow(ctx, nil, events)
 			_ = resp.Body.Close()
+			events.release()
 			if n > 0 {
 				pause.n = 0
 			}
 			if cursor, retry = events.lastID, events.retry; !canRepeat(cursor) {
 				cursor = ""
 			}
-			r.log.Debug("the server's stream has ended", "events", n, "reason", f.message)
+			r.log.Debug("the server's stream has ended", "events", n, "reason", streamFailure(err).message)
 		default:
 			discard(resp)
 			next = afterRefusal(resp, heard, cursor)

@@ -159,7 +159,7 @@ func (r *run) renew(ctx context.Context, old *session) (*session, error) {
 	r.log.Info("the server has ended the session, beginning another one")
 	c := newCall(r.ctx, *init, init.requests())
 	c.silent = true
-	defer c.cancel(nil)
+	defer c.stop()
 	r.flights.add(c)
 	f := r.exchange(c, func() {})
 	r.flights.remove(c)

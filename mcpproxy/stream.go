@@ -2,6 +2,7 @@ package mcpproxy
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -18,18 +19,19 @@ const resumptions = 5
 // is cut before the answer goes on where it was, if the server has marked the
 // place.
 func (r *run) takeEvents(c *call, s *session, resp *http.Response) *failure {
+	c.endsAfter(r.lim.Linger)
 	body, cursor := resp.Body, ""
 	pause := backoff{base: r.lim.Pause}
 	for attempt := 0; ; {
-		linger := lingering(c, r.lim.Linger)
 		events := newEventReader(body, r.lim.Message, cursor)
 		began := time.Now()
-		n, f := r.follow(c.ctx, c, events)
-		linger()
+		n, err := r.follow(c.ctx, c, events)
 		_ = body.Close()
+		events.release()
 		if !c.left() {
 			return nil
 		}
+		f := streamFailure(err)
 		if n > 0 || events.lastID != cursor || time.Since(began) >= r.lim.Hold {
 			attempt, pause.n = 0, 0
 		}
@@ -68,30 +70,18 @@ func (r *run) takeEvents(c *call, s *session, resp *http.Response) *failure {
 	}
 }
 
-// lingering ends a call's stream if that does not end itself, some time after
-// its answer. Its result ends the watch.
-func lingering(c *call, patience time.Duration) func() {
-	ctx, stop := context.WithCancel(c.ctx)
-	go func() {
-		select {
-		case <-c.done:
-		case <-ctx.Done():
-			return
-		}
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			c.cancel(errLingering)
-		case <-ctx.Done():
-		}
-	}()
-	return stop
+// streamFailure is for what ended a stream before its answer.
+func streamFailure(err error) *failure {
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
+	return unanswered("cut", "the server's stream broke off: %s", plainly(err))
 }
 
 // follow passes on the messages of a stream until it ends, and says how many
 // there were and why it ended.
-func (r *run) follow(ctx context.Context, c *call, events *eventReader) (n int, f *failure) {
+func (r *run) follow(ctx context.Context, c *call, events *eventReader) (n int, err error) {
 	held := false
 	defer func() {
 		if held {
@@ -109,7 +99,7 @@ func (r *run) follow(ctx context.Context, c *call, events *eventReader) (n int, 
 	for {
 		ev, err := events.next()
 		if err != nil {
-			return n, unanswered("cut", "the server's stream broke off: %s", plainly(err))
+			return n, err
 		}
 		n++
 		switch {
