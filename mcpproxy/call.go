@@ -176,42 +176,6 @@ func lost(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusNotFound && resp.Request.Header.Get(headerSession) != ""
 }
 
-// post sends a message.
-func (r *run) post(ctx context.Context, s *session, m message) (*http.Response, error) {
-	at, err := r.place()
-	if err != nil {
-		return nil, err
-	}
-	to := at.url
-	if s != nil && s.stream != nil {
-		if s.stream.hasEnded() {
-			return nil, errStreamEnded
-		}
-		to = s.stream.endpoint
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(m.raw))
-	if err != nil {
-		return nil, err
-	}
-	req.Header = headersOf(m, s, r.cfg.Header)
-	if m.modern() && m.method == methodCallTool {
-		setParamHeaders(req.Header, m.raw, r.tools.of(m.name))
-	}
-	return r.do(req)
-}
-
-func (r *run) do(req *http.Request) (*http.Response, error) {
-	resp, err := r.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if err := decompress(resp); err != nil {
-		_ = resp.Body.Close()
-		return nil, err
-	}
-	return resp, nil
-}
-
 // takeBody passes on an answer that is one message.
 func (r *run) takeBody(c *call, resp *http.Response) *failure {
 	body, release, err := r.readBody(c.ctx, resp)

@@ -2,12 +2,15 @@ package mcpproxy
 
 import (
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"strings"
 
 	"github.com/spendonce/spendonce/internal/secret"
 )
 
+// The names are as [http.CanonicalHeaderKey] writes them: they are set as they
+// stand.
 const (
 	headerSession = "Mcp-Session-Id"
 	headerVersion = "Mcp-Protocol-Version"
@@ -32,44 +35,39 @@ func (m *message) modern() bool { return m.version != "" }
 // headersOf are the headers that carry a message to its server.
 func headersOf(m message, s *session, extra http.Header) http.Header {
 	h := headersFor(s, extra)
-	h.Set("Content-Type", typeJSON)
-	h.Set("Accept", typeJSON+", "+typeEvents)
+	h["Content-Type"], h["Accept"] = []string{typeJSON}, []string{typeJSON + ", " + typeEvents}
 	switch {
 	case m.modern():
-		h.Del(headerSession)
-		h.Set(headerVersion, headerValue(m.version))
-		h.Set(headerMethod, headerValue(m.method))
+		delete(h, headerSession)
+		h[headerVersion] = []string{headerValue(m.version)}
+		h[headerMethod] = []string{headerValue(m.method)}
 		switch m.method {
 		case methodCallTool, "prompts/get":
-			h.Set(headerName, headerValue(m.name))
+			h[headerName] = []string{headerValue(m.name)}
 		case "resources/read":
-			h.Set(headerName, headerValue(m.uri))
+			h[headerName] = []string{headerValue(m.uri)}
 		}
 	case m.method == methodInitialize:
-		h.Del(headerSession)
-		h.Del(headerVersion)
+		delete(h, headerSession)
+		delete(h, headerVersion)
 	}
 	return h
 }
 
 // headersFor are the headers of any request of a session.
 func headersFor(s *session, extra http.Header) http.Header {
-	h := extra.Clone()
-	if h == nil {
-		h = http.Header{}
-	}
-	if h.Get("User-Agent") == "" {
-		h.Set("User-Agent", "spendonce")
-	}
-	h.Set("Accept-Encoding", "identity") // events are to come as they are sent
+	h := make(http.Header, 8)
+	h["User-Agent"] = []string{"spendonce"}
+	maps.Copy(h, extra)
+	h["Accept-Encoding"] = []string{"identity"} // events are to come as they are sent
 	if s == nil {
 		return h
 	}
 	if !s.id.Empty() {
-		h.Set(headerSession, s.id.Reveal())
+		h[headerSession] = []string{s.id.Reveal()}
 	}
 	if s.version >= versionHeaderSince {
-		h.Set(headerVersion, s.version)
+		h[headerVersion] = []string{s.version}
 	}
 	return h
 }

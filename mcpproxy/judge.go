@@ -124,7 +124,7 @@ func statusFailure(resp *http.Response) *failure {
 	f := unanswered("status", "%s", strings.TrimSpace(what))
 	f.status = resp.StatusCode
 	switch status := resp.StatusCode; {
-	case status >= 300 && status < 400 && resp.Header.Get("Location") != "":
+	case status >= 300 && status < 400 && redirectedTo(resp) != "":
 		f.kind = "redirect"
 		f.message += fmt.Sprintf(", a redirect to %s that was not followed: set the target's URL to the place that is right", redirectedTo(resp))
 	case status == http.StatusAccepted || status == http.StatusNoContent:
@@ -150,13 +150,15 @@ func afterwards(said string) string {
 	return ""
 }
 
-// redirectedTo names the origin of a redirect; the rest of it may be a
-// secret.
+// redirectedTo names the origin of a redirect, "" if it leads nowhere; the rest
+// of it may be a secret.
 func redirectedTo(resp *http.Response) string {
-	if to, err := resp.Location(); err == nil {
-		if o, err := bearer.OriginOf(to); err == nil {
-			return o.String()
-		}
+	to, err := resp.Location()
+	if err != nil {
+		return ""
+	}
+	if o, err := bearer.OriginOf(to); err == nil {
+		return o.String()
 	}
 	return "a place where no token may go"
 }

@@ -76,7 +76,6 @@ func (l Limits) withDefaults() Limits {
 }
 
 const (
-	maxRedirects = 5
 	// longMessage is from where on only longMessages of them are held at once
 	// of what servers send.
 	longMessage, longMessages = 1 << 20, 4
@@ -87,10 +86,9 @@ const (
 
 // Proxy carries messages between one client and one server.
 type Proxy struct {
-	cfg    Config
-	lim    Limits
-	client *http.Client
-	log    *slog.Logger
+	cfg Config
+	lim Limits
+	log *slog.Logger
 
 	mu    sync.Mutex
 	known *place
@@ -151,40 +149,7 @@ func New(cfg Config) (*Proxy, error) {
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	p.client = &http.Client{Transport: legible{cfg.Transport}, CheckRedirect: withinOrigin}
 	return p, nil
-}
-
-// withinOrigin follows a redirect that keeps method, body and origin; every
-// other one is an answer.
-func withinOrigin(req *http.Request, via []*http.Request) error {
-	from, err := bearer.OriginOf(via[0].URL)
-	to, errTo := bearer.OriginOf(req.URL)
-	if err != nil || errTo != nil || from != to || req.Method != via[0].Method || req.URL.User != nil || len(via) > maxRedirects {
-		return http.ErrUseLastResponse
-	}
-	return nil
-}
-
-// legible takes the Location out of an answer in which it is no URL: the error
-// of net/http would quote it.
-type legible struct{ http.RoundTripper }
-
-func (t legible) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.RoundTripper.RoundTrip(req)
-	if err == nil && resp.Header.Get("Location") != "" {
-		if _, bad := req.URL.Parse(resp.Header.Get("Location")); bad != nil {
-			resp.Header.Del("Location")
-		}
-	}
-	return resp, err
-}
-
-// CloseIdleConnections is what [http.Client.CloseIdleConnections] calls.
-func (t legible) CloseIdleConnections() {
-	if c, ok := t.RoundTripper.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
 }
 
 // errClientGone ends what is under way when nobody waits for it any more.
@@ -293,7 +258,9 @@ func (r *run) leave() {
 	case <-done:
 	case <-ctx.Done():
 	}
-	r.client.CloseIdleConnections()
+	if t, ok := r.cfg.Transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
 	r.log.Info("ended")
 }
 

@@ -208,12 +208,7 @@ func (r *run) endSession(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, at.url.String(), http.NoBody)
-	if err != nil {
-		return
-	}
-	req.Header = headersFor(s, r.cfg.Header)
-	resp, err := r.do(req)
+	resp, err := r.do(newRequest(ctx, http.MethodDelete, at.url, headersFor(s, r.cfg.Header), nil))
 	if err != nil {
 		r.log.Debug("the server was not told that the session has ended", "reason", judge(err).message)
 		return

@@ -158,24 +158,6 @@ func (r *run) tellServer(raw jsontext.Value) {
 	}
 }
 
-// get asks for a stream.
-func (r *run) get(ctx context.Context, s *session, cursor string) (*http.Response, error) {
-	at, err := r.place()
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.url.String(), http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	req.Header = headersFor(s, r.cfg.Header)
-	req.Header.Set("Accept", typeEvents)
-	if cursor != "" {
-		req.Header.Set(headerCursor, cursor)
-	}
-	return r.do(req)
-}
-
 // backoff is the pause before the next attempt: doubling, with jitter.
 type backoff struct {
 	base time.Duration
