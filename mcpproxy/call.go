@@ -28,7 +28,7 @@ func (r *run) begin(m message, ids []jsontext.Value) {
 		r.gate = c.opens
 	}
 	r.flights.add(c)
-	r.work.Go(func() {
+	r.crew.do(r.ctx, &r.work, func() {
 		defer func() {
 			c.stop()
 			r.flights.remove(c)

@@ -10,6 +10,6 @@
 // program.
 //
 // message.go, outline.go, lines.go, events.go, header.go, params.go and judge.go
-// are pure: bytes and values in, values out. proxy.go, call.go, session.go, listen.go and
-// legacy.go do what they say.
+// are pure: bytes and values in, values out. proxy.go, call.go, request.go, crew.go,
+// session.go, listen.go and legacy.go do what they say.
 package mcpproxy

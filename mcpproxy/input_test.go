@@ -142,6 +142,28 @@ func TestRedirectsAreFollowedWithinTheOriginWithTheirBody(t *testing.T) {
 	}
 }
 
+func TestRedirectsAreFollowedAFewTimesAndNotForEver(t *testing.T) {
+	s := serveSession(t, "2025-06-18", func(w http.ResponseWriter, r *http.Request, _ string) {
+		w.Header().Set("Location", r.URL.Path+"x")
+		w.WriteHeader(http.StatusPermanentRedirect)
+	})
+	c := connect(t, s.URL, mcpproxy.Config{})
+	c.handshake("2025-06-18")
+	c.say(`{"id":1,"method":"m"}`)
+	if got := c.hear(); !strings.Contains(got, `"kind":"redirect","status":308`) {
+		t.Errorf("got %s", got)
+	}
+	n := 0
+	for _, r := range s.got() {
+		if strings.Contains(r.body, `"m"`) {
+			n++
+		}
+	}
+	if n != 6 {
+		t.Errorf("the message was sent %d times", n)
+	}
+}
+
 // mux answers one message, and leaves the others to h.
 func mux(h http.Handler, body string, reply func(w http.ResponseWriter)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

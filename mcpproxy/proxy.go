@@ -165,6 +165,7 @@ type run struct {
 	long   *semaphore.Weighted // long messages of it
 	lane   chan laneItem
 	work   sync.WaitGroup
+	crew   crew
 	served pulse
 
 	flights  flights
@@ -190,6 +191,7 @@ func (p *Proxy) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		Proxy: p, gate: open, lane: make(chan laneItem, laneLength),
 		held: semaphore.NewWeighted(int64(heldMessages) * int64(p.lim.Message)), long: semaphore.NewWeighted(longMessages),
 	}
+	r.crew = newCrew()
 	r.sessions.renewing = make(chan struct{}, 1)
 	// The end of ctx ends the run, which then ends what is under way.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
