@@ -52,9 +52,9 @@ func (c *Cluster) clientOf(t testing.TB, from *lan.Host, as Login, endpoints ...
 	return client
 }
 
-// client speaks to this member alone, from its own host, whatever befalls the
-// network.
-func (m *Member) client(t testing.TB) *clientv3.Client {
+// Client speaks to this member alone, from its own host and as root, whatever
+// befalls the network.
+func (m *Member) Client(t testing.TB) *clientv3.Client {
 	t.Helper()
 	if m.direct == nil {
 		m.direct = m.cluster.clientOf(t, m.Host, m.cluster.Root, m.Endpoint())
@@ -68,5 +68,5 @@ func (m *Member) awaitLeader(ctx context.Context, t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_, _ = m.client(t).Get(ctx, m.cluster.Prefix+"is there a leader")
+	_, _ = m.Client(t).Get(ctx, m.cluster.Prefix+"is there a leader")
 }

@@ -52,6 +52,8 @@ type Options struct {
 	Programs int
 	// Record keeps the bytes between clients and members, see [lan.LAN.Record].
 	Record bool
+	// Loopback puts the hosts on loopback addresses, as plain http may need it.
+	Loopback bool
 	// Args are further flags of the server.
 	Args []string
 }
@@ -92,7 +94,11 @@ func Start(t testing.TB, o Options) *Cluster {
 			t.Error(err)
 		}
 	})
-	c := &Cluster{LAN: lan.New(t, Size+o.Programs), Prefix: o.Prefix, dir: dir, token: rand.Text(), options: o}
+	hosts := lan.New
+	if o.Loopback {
+		hosts = lan.NewLoopback
+	}
+	c := &Cluster{LAN: hosts(t, Size+o.Programs), Prefix: o.Prefix, dir: dir, token: rand.Text(), options: o}
 	c.Programs = c.LAN.Hosts[Size:]
 	if o.Record {
 		c.LAN.Record(clientPort)
@@ -155,7 +161,7 @@ func leading(ctx context.Context, t testing.TB, members []*Member) *Member {
 	var found *Member
 	var term uint64
 	for _, m := range members {
-		s, err := m.client(t).Status(ctx, m.Endpoint())
+		s, err := m.Client(t).Status(ctx, m.Endpoint())
 		if err == nil && s.Leader == s.Header.MemberId && s.RaftTerm > term {
 			found, term = m, s.RaftTerm
 		}

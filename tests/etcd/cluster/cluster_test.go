@@ -95,13 +95,22 @@ func TestAHostThatIsCutOffReachesNoMember(t *testing.T) {
 
 func TestALeaderThatIsCutOffIsReplaced(t *testing.T) {
 	t.Parallel()
-	c := cluster.Start(t, cluster.Options{Programs: 1})
-	client := c.Client(t, c.Programs[0], c.User)
-	old := c.Leader(t)
-	old.Host.Cut()
-	c.Leader(t, old)
-	if _, err := client.Put(patient(t), "key", "value"); err != nil {
-		t.Fatal(err)
+	for name, loopback := range map[string]bool{"namespaces": false, "loopback": true} {
+		t.Run(name, func(t *testing.T) {
+			c := cluster.Start(t, cluster.Options{Loopback: loopback, Programs: 1})
+			client := c.Client(t, c.Programs[0], c.User)
+			old := c.Leader(t)
+			old.Host.Cut()
+			now := c.Leader(t, old)
+			if _, err := client.Put(patient(t), "key", "value"); err != nil {
+				t.Fatal(err)
+			}
+			old.Host.Join()
+			got, err := old.Client(t).Get(patient(t), "key")
+			if err != nil || len(got.Kvs) != 1 {
+				t.Fatalf("joined again, %s has %v, %v; %s led", old.Name, got, err, now.Name)
+			}
+		})
 	}
 }
 
@@ -129,9 +138,16 @@ func TestTheUserCannotLeaveItsPrefix(t *testing.T) {
 
 func TestSecretsAreFoundWhereEtcdKeepsThem(t *testing.T) {
 	t.Parallel()
-	for name, plain := range map[string]bool{"plain": true, "TLS": false} {
+	for name, o := range map[string]cluster.Options{
+		"TLS":             {},
+		"plain":           {Plain: true},
+		"loopback, TLS":   {Loopback: true},
+		"loopback, plain": {Loopback: true, Plain: true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			c := cluster.Start(t, cluster.Options{Plain: plain, Record: true, Programs: 1})
+			plain := o.Plain
+			o.Record, o.Programs = true, 1
+			c := cluster.Start(t, o)
 			v := canary.New("value")
 			if _, err := c.Client(t, c.Programs[0], c.User).Put(patient(t), "key", v.Secret.Reveal()); err != nil {
 				t.Fatal(err)

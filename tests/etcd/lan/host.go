@@ -3,6 +3,7 @@
 package lan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ type Host struct {
 	lan *LAN
 
 	mu        sync.Mutex
-	cut       bool
+	back      chan struct{} // closed by Join; nil while the host is not cut off
 	delay     time.Duration
 	processes []process
 }
@@ -31,20 +32,29 @@ type Host struct {
 // process is one that was started; the pidfd ends its life and tells its end.
 type process struct{ pid, fd int }
 
+func newHost(l *LAN, addr netip.Addr) *Host { return &Host{Addr: addr, lan: l} }
+
 // At is the address of a port of the host, for whoever connects to it.
 func (h *Host) At(port uint16) string { return netip.AddrPortFrom(h.Addr, port).String() }
 
 // Cut takes the host off the network: until Join, nothing that it sends
 // arrives anywhere else, and nothing reaches it. Nobody is told.
-func (h *Host) Cut() { h.setCut(true) }
-
-// Join puts the host back on the network.
-func (h *Host) Join() { h.setCut(false) }
-
-func (h *Host) setCut(cut bool) {
+func (h *Host) Cut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.cut = cut
+	if h.back == nil {
+		h.back = make(chan struct{})
+	}
+}
+
+// Join puts the host back on the network.
+func (h *Host) Join() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.back != nil {
+		close(h.back)
+		h.back = nil
+	}
 }
 
 // Delay makes everything that the host sends take d longer from now on.
@@ -54,11 +64,14 @@ func (h *Host) Delay(d time.Duration) {
 	h.delay = d
 }
 
-func (h *Host) isCut() bool {
+// joined is closed when the host is back; it is nil if the host is not cut off.
+func (h *Host) joined() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.cut
+	return h.back
 }
+
+func (h *Host) isCut() bool { return h.joined() != nil }
 
 func (h *Host) delayed() time.Duration {
 	h.mu.Lock()
@@ -79,25 +92,28 @@ func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, err
 	if _, err := netip.ParseAddrPort(address); err != nil {
 		return nil, fmt.Errorf("dialing from a host: %w", err)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(h.lan.ended, cancel)()
 	var conn net.Conn
 	var err error
-	h.lan.ground.on(h, false, func() {
-		var d net.Dialer
+	ended := h.lan.on(h, false, func() {
+		d := h.lan.ground.dialer(h)
 		conn, err = d.DialContext(ctx, network, address)
 	})
-	return conn, err
+	return conn, cmp.Or(ended, err)
 }
 
 // Serve listens on the host, at an address that [Host.Listen] gave.
 func (h *Host) Serve(address string) (net.Listener, error) {
 	var ln net.Listener
 	var err error
-	h.lan.ground.on(h, false, func() { ln, err = net.Listen("tcp", address) })
-	return ln, err
+	ended := h.lan.on(h, false, func() { ln, err = net.Listen("tcp", address) })
+	return ln, cmp.Or(ended, err)
 }
 
-// Start starts the command on the host. It is killed when this process ends,
-// in whatever way, and at the end of the test if it still runs.
+// Start starts the command on the host, as a process group. It is killed when
+// this process ends, in whatever way, and so is the group at the end of the test.
 func (h *Host) Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -105,9 +121,10 @@ func (h *Host) Start(cmd *exec.Cmd) error {
 	fd := -1
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	cmd.SysProcAttr.PidFD = &fd
+	cmd.SysProcAttr.Setpgid = true
 	var err error
-	h.lan.ground.on(h, true, func() { err = cmd.Start() })
-	if err != nil {
+	ended := h.lan.on(h, true, func() { err = cmd.Start() })
+	if err := cmp.Or(ended, err); err != nil {
 		return fmt.Errorf("starting %q on a host: %w", cmd.Path, err)
 	}
 	h.mu.Lock()
@@ -124,12 +141,24 @@ func (h *Host) Run(cmd *exec.Cmd) error {
 	return cmd.Wait()
 }
 
+func (h *Host) pids() []int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []int
+	for _, p := range h.processes {
+		all = append(all, p.pid)
+	}
+	return all
+}
+
 // killAll ends what was started here, and returns when all of it has ended.
 func (h *Host) killAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.processes {
-		_ = unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, 0)
+		if unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP) != nil {
+			_ = unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, 0) // a kernel before 6.9
+		}
 	}
 	for _, p := range h.processes {
 		awaitExit(p.fd)

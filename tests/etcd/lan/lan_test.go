@@ -5,6 +5,7 @@ package lan_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os/exec"
@@ -15,21 +16,79 @@ import (
 	"github.com/spendonce/spendonce/tests/etcd/lan"
 )
 
-func TestAHostThatIsCutOffCannotReachAnother(t *testing.T) {
-	l := lan.New(t, 2)
-	a, b := l.Hosts[0], l.Hosts[1]
-	echo(t, b)
-	if got, err := ask(t, a, b, "one"); err != nil || got != "one" {
-		t.Fatalf("before: %q, %v", got, err)
-	}
-	a.Cut()
-	if got, err := ask(t, a, b, "two"); err == nil {
-		t.Fatalf("cut off, it heard %q", got)
-	}
-	a.Join()
-	if got, err := ask(t, a, b, "three"); err != nil || got != "three" {
-		t.Fatalf("joined again: %q, %v", got, err)
-	}
+// everywhere runs the test on both kinds of hosts.
+func everywhere(t *testing.T, hosts int, test func(*testing.T, *lan.LAN)) {
+	t.Helper()
+	t.Run("namespaces", func(t *testing.T) { test(t, lan.New(t, hosts)) })
+	t.Run("loopback", func(t *testing.T) { test(t, lan.NewLoopback(t, hosts)) })
+}
+
+func TestAHostThatIsCutOffHearsNothing(t *testing.T) {
+	everywhere(t, 2, func(t *testing.T, l *lan.LAN) {
+		a, b := l.Hosts[0], l.Hosts[1]
+		echo(t, b)
+		if got, err := ask(t, a, b, "one"); err != nil || got != "one" {
+			t.Fatalf("before: %q, %v", got, err)
+		}
+		for _, h := range l.Hosts {
+			h.Cut()
+			if got, err := ask(t, a, b, "two"); err == nil {
+				t.Fatalf("cut off, it heard %q", got)
+			}
+			h.Join()
+			if got, err := ask(t, a, b, "three"); err != nil || got != "three" {
+				t.Fatalf("joined again: %q, %v", got, err)
+			}
+		}
+	})
+}
+
+func TestAProcessIsCutOffWithItsHost(t *testing.T) {
+	everywhere(t, 2, func(t *testing.T, l *lan.LAN) {
+		a, b := l.Hosts[0], l.Hosts[1]
+		echo(t, b)
+		hears := func() bool {
+			var out strings.Builder
+			// A child of the process asks: descent counts too.
+			cmd := exec.Command("timeout", "1", "bash", "-c", `exec 3<>/dev/tcp/$0/7 && echo hello >&3 && read -r line <&3 && echo "$line"`, b.Addr.String())
+			cmd.Stdout = &out
+			var exit *exec.ExitError
+			if err := a.Run(cmd); err != nil && !errors.As(err, &exit) {
+				t.Fatal(err)
+			}
+			return out.String() == "hello\n"
+		}
+		if !hears() {
+			t.Fatal("before, it heard nothing")
+		}
+		a.Cut()
+		if hears() {
+			t.Fatal("cut off, it heard something")
+		}
+	})
+}
+
+func TestWhatWaitedForACutLineArrives(t *testing.T) {
+	everywhere(t, 2, func(t *testing.T, l *lan.LAN) {
+		a, b := l.Hosts[0], l.Hosts[1]
+		echo(t, b)
+		c, err := a.Dial(t.Context(), "tcp", b.At(7))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := exchange(c, "first", time.Second); err != nil {
+			t.Fatal(err)
+		}
+		b.Cut()
+		if got, err := exchange(c, "second", 300*time.Millisecond); err == nil {
+			t.Fatalf("cut off, it heard %q", got)
+		}
+		b.Join()
+		if got, err := exchange(c, "third", 20*time.Second); err != nil || got != "second" {
+			t.Fatalf("joined again: %q, %v", got, err)
+		}
+	})
 }
 
 func echo(t *testing.T, h *lan.Host) {
@@ -63,11 +122,11 @@ func ask(t *testing.T, from, to *lan.Host, text string) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	return exchange(c, text)
+	return exchange(c, text, time.Second)
 }
 
-func exchange(c net.Conn, text string) (string, error) {
-	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
+func exchange(c net.Conn, text string, patience time.Duration) (string, error) {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return "", err
 	}
 	if _, err := io.WriteString(c, text+"\n"); err != nil {
@@ -77,47 +136,53 @@ func exchange(c net.Conn, text string) (string, error) {
 	return strings.TrimSuffix(got, "\n"), err
 }
 
-func TestAProcessRunsOnItsHost(t *testing.T) {
-	h := lan.New(t, 1).Hosts[0]
+func TestAProcessIsInTheNamespaceOfItsHost(t *testing.T) {
+	l := lan.New(t, 1)
 	cmd := exec.Command("cat", "/proc/net/fib_trie")
 	var out strings.Builder
 	cmd.Stdout = &out
-	if err := h.Run(cmd); err != nil {
+	if err := l.Hosts[0].Run(cmd); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), h.Addr.String()) {
-		t.Errorf("%v is no address of the process:\n%s", h.Addr, out.String())
+	if has := strings.Contains(out.String(), l.Hosts[0].Addr.String()); has != l.Isolated() {
+		t.Errorf("%v is an address of the process: %v", l.Hosts[0].Addr, has)
 	}
 }
 
 func TestBytesOnTheNetworkAreRecorded(t *testing.T) {
-	l := lan.New(t, 2)
-	l.Record(7)
-	echo(t, l.Hosts[1])
-	text := strings.Repeat("a long line ", 4000)
-	if _, err := ask(t, l.Hosts[0], l.Hosts[1], text); err != nil {
-		t.Fatal(err)
-	}
-	got := l.Recorded()
-	if len(got) != 2 {
-		t.Fatalf("%d directions were recorded", len(got))
-	}
-	for name, b := range got {
-		if string(b) != text+"\n" {
-			t.Errorf("%s: %d bytes, sent were %d", name, len(b), len(text)+1)
+	everywhere(t, 2, func(t *testing.T, l *lan.LAN) {
+		l.Record(7)
+		echo(t, l.Hosts[1])
+		text := strings.Repeat("a long line ", 4000)
+		for range 2 {
+			if _, err := ask(t, l.Hosts[0], l.Hosts[1], text); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
+		got := l.Recorded()
+		if len(got) != 4 {
+			t.Fatalf("%d directions were recorded", len(got))
+		}
+		for name, b := range got {
+			if string(b) != text+"\n" {
+				t.Errorf("%s: %d bytes, sent were %d", name, len(b), len(text)+1)
+			}
+		}
+	})
 }
 
 func TestASlowLineDelaysButLosesNothing(t *testing.T) {
-	l := lan.New(t, 2)
-	echo(t, l.Hosts[1])
-	l.Hosts[0].Delay(50 * time.Millisecond)
-	start := time.Now()
-	if got, err := ask(t, l.Hosts[0], l.Hosts[1], "slow"); err != nil || got != "slow" {
-		t.Fatalf("%q, %v", got, err)
-	}
-	if took := time.Since(start); took < 100*time.Millisecond {
-		t.Errorf("connecting and asking took %v, two trips of at least 50ms each", took)
-	}
+	everywhere(t, 2, func(t *testing.T, l *lan.LAN) {
+		echo(t, l.Hosts[1])
+		for _, h := range l.Hosts {
+			h.Delay(50 * time.Millisecond)
+		}
+		start := time.Now()
+		if got, err := ask(t, l.Hosts[0], l.Hosts[1], "slow"); err != nil || got != "slow" {
+			t.Fatalf("%q, %v", got, err)
+		}
+		if took := time.Since(start); took < 100*time.Millisecond {
+			t.Errorf("there and back took %v, each way at least 50ms", took)
+		}
+	})
 }

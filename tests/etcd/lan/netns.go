@@ -4,6 +4,7 @@ package lan
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"runtime"
@@ -18,11 +19,10 @@ var subnet = netip.MustParsePrefix("192.0.2.0/24")
 
 // namespaces is the ground where each host is a network namespace.
 type namespaces struct {
-	lan     *LAN
-	home    *os.File // where this process is
-	rooms   map[*Host]*room
-	pumps   sync.WaitGroup
-	closing chan struct{}
+	lan   *LAN
+	home  *os.File // where this process is
+	rooms map[*Host]*room
+	pumps sync.WaitGroup
 }
 
 // room is one host's namespace: a thread that stays in it and has the host's
@@ -39,8 +39,8 @@ func newIsolated(n int) (_ *LAN, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &LAN{}
-	g := &namespaces{lan: l, home: home, rooms: map[*Host]*room{}, closing: make(chan struct{})}
+	l := newLAN()
+	g := &namespaces{lan: l, home: home, rooms: map[*Host]*room{}}
 	l.ground = g
 	defer func() {
 		if err != nil {
@@ -48,7 +48,7 @@ func newIsolated(n int) (_ *LAN, err error) {
 		}
 	}()
 	for i := range n {
-		h := &Host{Addr: nth(subnet, i), lan: l}
+		h := newHost(l, nth(subnet, i))
 		r, err := newRoom(h.Addr)
 		if err != nil {
 			return nil, err
@@ -73,9 +73,7 @@ func nth(in netip.Prefix, i int) netip.Addr {
 func newRoom(addr netip.Addr) (*room, error) {
 	r := &room{work: make(chan func()), late: make(chan latePacket, 4096)}
 	ready := make(chan error)
-	go func() {
-		// Never unlocked: the thread ends with this function.
-		runtime.LockOSThread()
+	go onOwnThread(func() {
 		err := r.furnish(addr)
 		ready <- err
 		if err != nil {
@@ -84,12 +82,31 @@ func newRoom(addr netip.Addr) (*room, error) {
 		for f := range r.work {
 			f()
 		}
-	}()
+	})
 	if err := <-ready; err != nil {
 		r.close()
 		return nil, err
 	}
 	return r, nil
+}
+
+// onOwnThread calls f on a thread that nothing else runs on, and that ends
+// with it. It is not the process's first one: that cannot end, and what
+// /proc/self says is said of it.
+func onOwnThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		started := make(chan struct{})
+		go func() {
+			runtime.LockOSThread()
+			close(started)
+			f()
+		}()
+		<-started
+		runtime.UnlockOSThread()
+		return
+	}
+	f()
 }
 
 // furnish moves the calling thread into a namespace of its own and connects
@@ -137,12 +154,15 @@ func (g *namespaces) visit(r *room, f func()) {
 	runtime.UnlockOSThread()
 }
 
+func (g *namespaces) isolated() bool { return true }
+
+func (g *namespaces) dialer(*Host) net.Dialer { return net.Dialer{} }
+
 func (g *namespaces) listen(h *Host, port uint16) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(h.Addr, port), nil
 }
 
 func (g *namespaces) close() {
-	close(g.closing)
 	for _, r := range g.rooms {
 		r.close()
 	}

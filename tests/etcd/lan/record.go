@@ -98,6 +98,26 @@ func (r *recorder) packet(p []byte) {
 	}
 }
 
+// stream begins what a relay adds to, nil if that is not to be recorded.
+func (r *recorder) stream(d direction) *flow {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.on || !r.wants(d) {
+		return nil
+	}
+	delete(r.open, d)
+	return r.begin(d, 0)
+}
+
+func (r *recorder) add(f *flow, data []byte) {
+	if f == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.put(len(f.bytes), data)
+}
+
 // begin notes a new connection, unless the packet that begins it was sent
 // before and came again.
 func (r *recorder) begin(d direction, first uint32) *flow {
@@ -113,7 +133,7 @@ func (r *recorder) begin(d direction, first uint32) *flow {
 // put places data at its offset; a gap before it is filled when the packet
 // that was late or lost comes.
 func (f *flow) put(at int, data []byte) {
-	if at < 0 { // a probe that the other end is there
+	if at < 0 || len(data) == 0 { // a probe, or only a word of having heard
 		return
 	}
 	if end := at + len(data); end > len(f.bytes) {

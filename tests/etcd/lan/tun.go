@@ -107,13 +107,13 @@ func (g *namespaces) deliverLate(from *Host, r *room) {
 		var p latePacket
 		select {
 		case p = <-r.late:
-		case <-g.closing:
+		case <-g.lan.ended.Done():
 			return
 		}
 		timer.Reset(time.Until(p.due))
 		select {
 		case <-timer.C:
-		case <-g.closing:
+		case <-g.lan.ended.Done():
 			return
 		}
 		if !from.isCut() {
