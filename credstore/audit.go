@@ -70,7 +70,7 @@ func (h *hold) writeAudit() {
 	for _, a := range h.sends {
 		line, err := json.Marshal(a)
 		if err == nil {
-			err = h.files.state.Append(auditName, append(line, '\n'))
+			err = h.access.appendAudit(append(line, '\n'))
 		}
 		if err != nil {
 			h.warn("the audit log could not be written: %v", err)

@@ -4,13 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/spendonce/spendonce/internal/durable"
 	"github.com/spendonce/spendonce/internal/secret"
 	"github.com/spendonce/spendonce/lockfile"
 )
@@ -31,26 +27,17 @@ type SignedIn struct {
 // Writable reports, before a person is asked to sign in, whether the result
 // could be saved.
 func (s *Store) Writable(ctx context.Context, target string) error {
-	return s.change(ctx, target, false, func(f *files, _ *lockfile.Lock) error {
-		if _, err := s.readSession(target, false); err != nil {
+	return s.change(ctx, target, false, func(tx transaction) error {
+		if _, err := tx.readSession(target); err != nil {
 			return err
 		}
-		if _, err := f.read(); err != nil {
+		if _, err := tx.read(); err != nil {
 			return err
 		}
-		if err := f.introduce(target); err != nil {
+		if err := tx.introduce(target); err != nil {
 			return err
 		}
-		temp, err := f.dir.Prepare(f.at.base, f.form.room(s.cfg.Margin))
-		if err != nil {
-			return err
-		}
-		temp.Discard()
-		if temp, err = f.sessions.Prepare(target+".json", f.form.room(sessionMargin)); err != nil {
-			return err
-		}
-		temp.Discard()
-		return nil
+		return tx.writable(target)
 	})
 }
 
@@ -68,8 +55,8 @@ func (s *Store) Login(ctx context.Context, target string, in SignedIn) (replaced
 	if len(in.Tokens.Scope) > 0 {
 		p.Pin.Scope = in.Tokens.Scope
 	}
-	err = s.change(ctx, target, true, func(f *files, lock *lockfile.Lock) error {
-		now, err := f.read()
+	err = s.change(ctx, target, true, func(tx transaction) error {
+		now, err := tx.read()
 		if err != nil {
 			return err
 		}
@@ -77,14 +64,14 @@ func (s *Store) Login(ctx context.Context, target string, in SignedIn) (replaced
 		if stored && in.OnlyNew {
 			return failing(ErrTaken, nil, "something is stored for %s already, and it was left as it is: 'spendonce logout %s' ends it, or choose another name", target, target)
 		}
-		if old, err := s.readSession(target, false); err == nil {
+		if old, err := tx.readSession(target); err == nil {
 			replaced = ended(before, old, record)
 		}
 		p.Replaces = before.fingerprint()
-		if err := f.introduce(target); err != nil {
+		if err := tx.introduce(target); err != nil {
 			return err
 		}
-		err = f.replaceSession(ctx, lock, nil, target, func(old *session) *session {
+		err = tx.replaceSession(ctx, nil, target, func(old *session) *session {
 			next := old.settled(before).clone()
 			next.Pending = p
 			return next
@@ -92,12 +79,12 @@ func (s *Store) Login(ctx context.Context, target string, in SignedIn) (replaced
 		if err != nil {
 			return notSaved(target, err)
 		}
-		if err := f.replaceStore(ctx, lock, nil, withRecord(target, record)); err != nil && !f.holds(target, record) {
+		if err := tx.replaceStore(ctx, nil, withRecord(target, record)); err != nil && !holds(tx, target, record) {
 			return notSaved(target, err)
 		} else if err != nil {
 			s.warn("the login of %s is saved and may be lost with the power: %v", target, err)
 		}
-		err = f.replaceSession(ctx, lock, nil, target, func(old *session) *session {
+		err = tx.replaceSession(ctx, nil, target, func(old *session) *session {
 			next := old.clone().signedIn(p)
 			next.ObtainedAt, next.LifetimeSeconds = time.Now(), in.Tokens.Lifetime.Seconds()
 			return next
@@ -123,18 +110,18 @@ func notSaved(target string, err error) error {
 
 // SetStatic stores a static token for the target.
 func (s *Store) SetStatic(ctx context.Context, target string, token secret.Secret) error {
-	return s.change(ctx, target, false, func(f *files, lock *lockfile.Lock) error {
+	return s.change(ctx, target, false, func(tx transaction) error {
 		// Nothing is written beside a session file that cannot be.
-		if _, err := s.readSession(target, false); err != nil {
+		if _, err := tx.readSession(target); err != nil {
 			return err
 		}
-		if err := f.introduce(target); err != nil {
+		if err := tx.introduce(target); err != nil {
 			return err
 		}
-		if err := f.replaceStore(ctx, lock, nil, withRecord(target, Record{Kind: KindStatic, Token: token})); err != nil {
+		if err := tx.replaceStore(ctx, nil, withRecord(target, Record{Kind: KindStatic, Token: token})); err != nil {
 			return err
 		}
-		return f.replaceSession(ctx, lock, nil, target, func(old *session) *session {
+		return tx.replaceSession(ctx, nil, target, func(old *session) *session {
 			if old == nil {
 				return nil
 			}
@@ -156,10 +143,10 @@ func withRecord(target string, r Record) func(*snapshot) *document {
 // that is under way does not bring it back. With nothing stored it is
 // [ErrNoCredential].
 func (s *Store) Remove(ctx context.Context, target string) (removed Ended, err error) {
-	err = s.change(ctx, target, false, func(f *files, lock *lockfile.Lock) error {
+	err = s.change(ctx, target, false, func(tx transaction) error {
 		// A session file that cannot be read does not keep anybody signed in.
-		old, _ := s.readSession(target, false)
-		r, found, err := f.remove(ctx, lock, target)
+		old, _ := tx.readSession(target)
+		r, found, err := remove(ctx, tx, target)
 		if found {
 			removed = ended(r, old, Record{})
 		}
@@ -171,10 +158,9 @@ func (s *Store) Remove(ctx context.Context, target string) (removed Ended, err e
 	return removed, err
 }
 
-// remove takes the target's record out of the store, then its session file.
-// The store lock is held.
-func (f *files) remove(ctx context.Context, lock *lockfile.Lock, target string) (r Record, found bool, err error) {
-	err = f.replaceStore(ctx, lock, nil, func(now *snapshot) *document {
+// remove takes the target's record out of the store, then its session.
+func remove(ctx context.Context, tx transaction, target string) (r Record, found bool, err error) {
+	err = tx.replaceStore(ctx, nil, func(now *snapshot) *document {
 		if _, found = now.doc.get(target); !found {
 			return nil
 		}
@@ -186,68 +172,41 @@ func (f *files) remove(ctx context.Context, lock *lockfile.Lock, target string) 
 	if err != nil {
 		return r, found, err
 	}
-	f.store.sessions.Delete(target)
-	switch err = f.sessions.Remove(target + ".json"); {
-	case err == nil:
-		err = f.sessions.Sync()
-	case errors.Is(err, fs.ErrNotExist):
-		err = nil
-	}
-	return r, found, err
+	return r, found, tx.removeSession(target)
 }
 
-// change runs f under the store lock, with everything it needs open.
-func (s *Store) change(ctx context.Context, target string, patient bool, f func(*files, *lockfile.Lock) error) error {
+// change runs f in a transaction, with everything it needs open and the keys
+// that it turns out to need.
+func (s *Store) change(ctx context.Context, target string, patient bool, f func(transaction) error) error {
 	if err := CheckName(target); err != nil {
 		return err
 	}
-	files, err := s.openFiles(s.cfg.StaleAfter)
+	a, err := s.medium(target).open(s.cfg.StaleAfter)
 	if err != nil {
 		return err
 	}
-	defer files.close()
-	if err := files.openAll(); err != nil {
+	defer a.close()
+	if err := a.prepare(); err != nil {
 		return s.changeError(err)
 	}
-	if files.newKind, err = s.newKind(); err != nil {
+	if err := a.forNew(); err != nil {
 		return err
 	}
-	return withKeys(files.getKey(ctx), func() error { return s.changeOnce(ctx, files, patient, f) })
-}
-
-// changeOnce is one hold of the store lock.
-func (s *Store) changeOnce(ctx context.Context, files *files, patient bool, f func(*files, *lockfile.Lock) error) error {
-	unstage := s.stage("waiting for the store lock")
-	lock, err := files.lockStore(ctx, false, lockfile.Request{Brief: true, Patient: patient})
-	unstage()
-	if err != nil {
-		return s.changeError(err)
+	begin := func() (transaction, error) {
+		defer s.stage("waiting for the store lock")()
+		return a.begin(ctx, target, nil, lockfile.Request{Brief: true, Patient: patient}, s.warn)
 	}
-	defer release(lock, s.warn)
-	files.removeOldTemps()
-	return s.changeError(f(files, lock))
+	return withKeys(a.getKey(ctx), func() error {
+		return s.changeError(transact(begin, func(tx transaction) error {
+			tx.tidy(false)
+			return f(tx)
+		}))
+	})
 }
-
-// introduce makes the target's guard: a target that was ever signed in to is
-// told from one that nobody knows, and a refresh on a full disk finds the one
-// file it writes in place.
-func (f *files) introduce(target string) error {
-	if _, err := f.locks.Stat(guardName(target)); err == nil {
-		return nil
-	}
-	guard, err := f.locks.OpenKept(guardName(target))
-	if err != nil {
-		return err
-	}
-	guard.Close()
-	return nil
-}
-
-func guardName(target string) string { return target + ".lock.guard" }
 
 // holds reports whether the store now holds this very record.
-func (f *files) holds(target string, want Record) bool {
-	now, err := f.read()
+func holds(tx transaction, target string, want Record) bool {
+	now, err := tx.read()
 	if err != nil {
 		return false
 	}
@@ -259,11 +218,7 @@ func (f *files) holds(target string, want Record) bool {
 // that nobody knows.
 func (s *Store) noCredential(target string) error {
 	known := s.cfg.OtherNames != nil && slices.Contains(s.cfg.OtherNames(), target)
-	if at, err := s.locate(); err == nil && !known {
-		_, err = durable.StatPath(filepath.Join(at.path, locksDir, guardName(target)))
-		known = err == nil
-	}
-	if !known {
+	if !known && !s.medium(target).known(target) {
 		return failing(ErrUnknownTarget, []error{ErrNoCredential}, "there is no target %s: 'spendonce list' shows those there are, 'spendonce login %s' makes it one", target, target)
 	}
 	return failing(ErrNoCredential, nil, "nothing is stored for %s: sign in with 'spendonce login %s'", target, target)

@@ -29,7 +29,7 @@ func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (To
 	save := func() error { return h.save(v, d, sent, next, tokens) }
 	saveErr := h.withKey(save)
 	if saveErr != nil && !errors.Is(saveErr, lockfile.ErrNotObtained) { // the lock has been waited for once
-		h.storeTemp.Discard()
+		h.room.spoilt()
 		saveErr = h.withKey(save)
 	}
 	if saveErr != nil {
@@ -55,10 +55,10 @@ func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (To
 // received token in hand.
 func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens Tokens) error {
 	ctx := context.WithoutCancel(h.ctx)
-	return h.withStoreLock(ctx, lockfile.Request{Brief: true, Patient: true, Until: h.stepping(nil)}, func(lock *lockfile.Lock) error {
+	return h.change(ctx, lockfile.Request{Brief: true, Patient: true, Until: h.stepping(nil)}, func(tx transaction) error {
 		// A login that was cut short is decided by the token that is stored,
 		// which is about to go.
-		err := h.settle(ctx, lock)
+		err := h.settle(ctx, tx)
 		if needed(err) != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens 
 		newer, there := false, false
 		var r Record
 		var ok bool
-		err = h.files.replaceStore(ctx, lock, h.storeTemp, func(now *snapshot) *document {
+		err = tx.replaceStore(ctx, h.room, func(now *snapshot) *document {
 			r, ok = now.record(v.target)
 			there = ok && sameCredential(r, next) && r.ExpiresAt.UnixMilli() == next.ExpiresAt.UnixMilli() && (next.Org == "" || r.Org == next.Org)
 			newer = !there && !(ok && r.Kind == KindOIDC && r.RefreshToken.Equal(sent) && (!sent.Empty() || sameCredential(r, v.record)))
@@ -84,7 +84,7 @@ func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens 
 			return doc
 		})
 		if err == nil && there {
-			err = h.files.dir.Sync()
+			err = tx.sync()
 		}
 		if err == nil {
 			h.ring()
@@ -92,7 +92,7 @@ func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens 
 		if err == nil && newer {
 			// Without its session file it is not known whose the newer state
 			// is, and nothing is revoked.
-			if s, err := h.store.readSession(v.target, false); err == nil {
+			if s, err := tx.readSession(v.target); err == nil {
 				h.overtake(v, r, ok, s, next)
 			}
 		}
@@ -101,7 +101,7 @@ func (h *hold) save(v view, d decision, sent secret.Secret, next Record, tokens 
 		}
 		// The tokens are safe. What the session file knows beyond them is
 		// worth a warning, not the session.
-		err = h.files.replaceSession(ctx, lock, h.sessionTemp, v.target, func(old *session) *session {
+		err = tx.replaceSession(ctx, h.room, v.target, func(old *session) *session {
 			return h.refreshed(old.settled(v.record), d, sent, next, tokens)
 		})
 		if err != nil {

@@ -3,7 +3,6 @@ package credstore
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -109,13 +108,20 @@ func (f *files) lockStore(ctx context.Context, nested bool, req lockfile.Request
 	return lockfile.Acquire(ctx, cfg, req)
 }
 
-func (f *files) lockTarget(ctx context.Context, target string, until func() bool) (*lockfile.Lock, error) {
-	return lockfile.Acquire(ctx, f.lockConfig(), lockfile.Request{Dir: f.locks, Name: target + ".lock", Until: until, Bell: true})
+func (f *files) lockTarget(ctx context.Context, target string, until func() bool) (mutex, error) {
+	if err := f.openLocks(); err != nil {
+		return nil, err
+	}
+	lock, err := lockfile.Acquire(ctx, f.lockConfig(), lockfile.Request{Dir: f.locks, Name: target + ".lock", Until: until, Bell: true})
+	if err != nil {
+		return nil, err
+	}
+	return lock, nil
 }
 
 // release gives a lock up. That its file could not be removed is no error of
 // the call: the next process finds a marked file whose maker has let go.
-func release(lock *lockfile.Lock, warn func(format string, args ...any)) {
+func release(lock mutex, warn func(format string, args ...any)) {
 	if err := lock.Release(); err != nil {
 		warn("a lock could not be removed (%v); the next process recovers it", err)
 	}
@@ -132,119 +138,4 @@ func (f *files) removeOldTemps() {
 	// Best effort: what stays is found by the next one.
 	_ = f.dir.RemoveOldTemps(f.at.base, now, age)
 	_ = f.sessions.RemoveOldTemps("", now, age)
-}
-
-// replaceStore re-reads the store, lets change build the next version and
-// puts it in place, under the store lock. change returns nil to leave
-// everything as it is. Right before the rename the lock file must still be
-// ours and the store still the one that was read; else it starts again,
-// guard kept. temp may be nil.
-func (f *files) replaceStore(ctx context.Context, lock *lockfile.Lock, temp *durable.Temp, change func(*snapshot) *document) error {
-	for range 3 {
-		v, err := f.read()
-		if err != nil {
-			return err
-		}
-		doc := change(v)
-		if doc == nil {
-			return nil
-		}
-		b, err := doc.encode()
-		if err == nil {
-			b, err = f.form.seal(storeRole, b, maxStore)
-		}
-		if err != nil {
-			return err
-		}
-		if !temp.Intact() {
-			if temp, err = f.dir.Prepare(f.at.base, 0); err != nil {
-				return err
-			}
-			defer temp.Discard()
-		}
-		if err := temp.Fill(b); err != nil {
-			return err
-		}
-		again, err := f.moved(ctx, lock, v)
-		if err != nil {
-			return err
-		}
-		if again {
-			continue
-		}
-		f.store.cache.Store(nil)
-		return temp.Publish()
-	}
-	return failing(ErrLocked, nil, "the store lock beside %s is broken by another program again and again", f.dir.Join(f.at.base))
-}
-
-// lost reports whether somebody broke the lock; it is then made anew, and what
-// was read under the old one must be read again.
-func lost(ctx context.Context, lock *lockfile.Lock) (bool, error) {
-	err := lock.Check()
-	if errors.Is(err, lockfile.ErrLost) {
-		return true, lock.Again(ctx)
-	}
-	return false, err
-}
-
-// moved says whether the ground has moved since the store was read.
-func (f *files) moved(ctx context.Context, lock *lockfile.Lock, v *snapshot) (again bool, err error) {
-	if again, err := lost(ctx, lock); again || err != nil {
-		return again, err
-	}
-	id, err := f.dir.Stat(f.at.base)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return v.exists, nil
-	case err != nil:
-		return false, err
-	}
-	return !v.exists || id != v.id, nil
-}
-
-// replaceSession re-reads the target's session file and replaces it, under
-// the store lock. change returns nil to leave it as it is. temp may be nil.
-func (f *files) replaceSession(ctx context.Context, lock *lockfile.Lock, temp *durable.Temp, target string, change func(*session) *session) error {
-	for range 3 {
-		old, err := f.store.readSession(target, false)
-		if err != nil {
-			return err
-		}
-		next := change(old)
-		if next == nil {
-			return nil
-		}
-		named := *next
-		named.Target = target
-		b, err := named.encode()
-		if err == nil {
-			b, err = f.form.seal(sessionRole(target), b, maxSession)
-		}
-		if err == nil {
-			err = f.share()
-		}
-		if err != nil {
-			return err
-		}
-		if !temp.Intact() {
-			if temp, err = f.sessions.Prepare(target+".json", 0); err != nil {
-				return err
-			}
-			defer temp.Discard()
-		}
-		if err := temp.Fill(b); err != nil {
-			return err
-		}
-		again, err := lost(ctx, lock)
-		if err != nil {
-			return err
-		}
-		if again {
-			continue
-		}
-		f.store.sessions.Delete(target)
-		return temp.Publish()
-	}
-	return failing(ErrLocked, nil, "the store lock beside %s is broken by another program again and again", f.dir.Join(f.at.base))
 }

@@ -31,45 +31,44 @@ func (s *Store) HandOver(ctx context.Context, target, loginID string, keep func(
 	if err := CheckName(target); err != nil {
 		return err
 	}
-	files, err := s.openFiles(s.cfg.StaleAfter)
+	a, err := s.medium(target).open(s.cfg.StaleAfter)
 	if err != nil {
 		return err
 	}
-	defer files.close()
-	if err := files.openAll(); err != nil {
+	defer a.close()
+	if err := a.prepare(); err != nil {
 		return s.changeError(err)
 	}
-	return withKeys(files.getKey(ctx), func() error { return s.handOverOnce(ctx, files, target, loginID, keep) })
+	return withKeys(a.getKey(ctx), func() error { return s.handOverOnce(ctx, a, target, loginID, keep) })
 }
 
 // handOverOnce is one hold of both locks.
-func (s *Store) handOverOnce(ctx context.Context, files *files, target, loginID string, keep func(Handover) error) error {
+func (s *Store) handOverOnce(ctx context.Context, a access, target, loginID string, keep func(Handover) error) error {
 	unstage := s.stage("waiting for another process that refreshes %s", target)
-	targetLock, err := files.lockTarget(ctx, target, nil)
+	targetLock, err := a.lockTarget(ctx, target, nil)
 	unstage()
 	if err != nil {
 		return s.changeError(err)
 	}
 	defer release(targetLock, s.warn)
-	unstage = s.stage("waiting for the store lock")
-	lock, err := files.lockStore(ctx, true, lockfile.Request{Brief: true})
-	unstage()
-	if err != nil {
-		return s.changeError(err)
+	begin := func() (transaction, error) {
+		defer s.stage("waiting for the store lock")()
+		return a.begin(ctx, target, targetLock, lockfile.Request{Brief: true}, s.warn)
 	}
-	defer release(lock, s.warn)
-	return s.changeError(files.handOver(ctx, lock, targetLock, target, loginID, keep))
+	return s.changeError(transact(begin, func(tx transaction) error {
+		return handOver(ctx, tx, targetLock.Mark(), target, loginID, keep)
+	}))
 }
 
-func (f *files) handOver(ctx context.Context, lock, targetLock *lockfile.Lock, target, loginID string, keep func(Handover) error) error {
-	v, held, err := f.login(target, loginID)
+func handOver(ctx context.Context, tx transaction, mark lockfile.Mark, target, loginID string, keep func(Handover) error) error {
+	v, held, err := login(tx, target, loginID)
 	if err != nil {
 		return err
 	}
 	if !held {
 		return failing(ErrNoCredential, nil, "%s does not hold that session any more", target)
 	}
-	v.mark = targetLock.Mark()
+	v.mark = mark
 	loginRequired, _, _ := v.session.about(v.record.RefreshToken)
 	switch {
 	case v.record.RefreshToken.Empty():
@@ -89,21 +88,21 @@ func (f *files) handOver(ctx context.Context, lock, targetLock *lockfile.Lock, t
 		return &fault{fmt.Sprintf("the session of %s was not given away and stays: %v", target, err), []error{err}}
 	}
 	// Nothing was refreshed by us; a source program may have.
-	if now, held, err := f.login(target, loginID); err != nil || !held || !now.record.RefreshToken.Equal(v.record.RefreshToken) {
+	if now, held, err := login(tx, target, loginID); err != nil || !held || !now.record.RefreshToken.Equal(v.record.RefreshToken) {
 		return failing(ErrTemporary, []error{err}, "the session of %s changed while it was given away, so it was kept: try again", target)
 	}
-	_, _, err = f.remove(ctx, lock, target)
+	_, _, err = remove(ctx, tx, target)
 	return err
 }
 
 // Settled reports whether the target holds the login that loginID names, so
 // that what it says survives a loss of power.
 func (s *Store) Settled(ctx context.Context, target, loginID string) (held bool, err error) {
-	err = s.change(ctx, target, false, func(f *files, _ *lockfile.Lock) error {
-		if err := errors.Join(f.dir.Sync(), f.sessions.Sync()); err != nil {
+	err = s.change(ctx, target, false, func(tx transaction) error {
+		if err := tx.sync(); err != nil {
 			return err
 		}
-		_, held, err = f.login(target, loginID)
+		_, held, err = login(tx, target, loginID)
 		return err
 	})
 	return held, err
@@ -111,8 +110,8 @@ func (s *Store) Settled(ctx context.Context, target, loginID string) (held bool,
 
 // login reads the target, and whether it holds the login. A session file that
 // is missing beside a record makes no login of ours.
-func (f *files) login(target, loginID string) (v view, held bool, err error) {
-	now, err := f.read()
+func login(tx transaction, target, loginID string) (v view, held bool, err error) {
+	now, err := tx.read()
 	if err != nil {
 		return v, false, err
 	}
@@ -120,7 +119,7 @@ func (f *files) login(target, loginID string) (v view, held bool, err error) {
 	if v.record, v.stored = now.record(target); !v.stored || v.record.Kind != KindOIDC {
 		return v, false, nil
 	}
-	session, err := f.store.readSession(target, false)
+	session, err := tx.readSession(target)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return v, false, err
 	}

@@ -17,7 +17,7 @@ func (src *Source) Holds(token secret.Secret) (bool, error) {
 	}
 	var snap *snapshot
 	err := src.store.reading(context.Background(), func() (err error) {
-		snap, err = src.store.readNow()
+		snap, err = src.medium.read(src.cfg.Target, true)
 		return err
 	})
 	if err != nil {

@@ -78,9 +78,10 @@ func (s *Store) Known(target string) (Known, bool, error) {
 func (s *Store) known(ctx context.Context, target string) (Known, bool, error) {
 	var v *snapshot
 	var session *session
+	m := s.medium(target)
 	err := s.reading(ctx, func() (err error) {
-		if v, err = s.readNow(); err == nil {
-			session, err = s.readSession(target, false)
+		if v, err = m.read(target, true); err == nil {
+			session, err = m.session(target, true)
 		}
 		return err
 	})
@@ -104,7 +105,7 @@ func (s *Store) entry(name string, r Record) Entry {
 	if _, set := lookupOverride(name); set {
 		e.Override = true
 	}
-	session, err := s.readSession(name, true)
+	session, err := s.medium(name).session(name, false)
 	if err != nil {
 		e.Err = err
 		return e

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spendonce/spendonce/internal/durable"
 	"github.com/spendonce/spendonce/lockfile"
 )
 
@@ -22,19 +21,18 @@ type hold struct {
 	req      Request
 	fallback bool // the stored token is valid: do not wait for a lock
 
-	files       *files
-	settings    Settings
-	targetLock  *lockfile.Lock
-	storeLock   *lockfile.Lock // held throughout in ScopeStore, else only for the commit
-	storeTemp   *durable.Temp
-	sessionTemp *durable.Temp
-	registered  bool // the client was registered anew in this hold
-	unanswered  bool // a send of this token may have been processed without our learning it
-	stepped     time.Time
-	found       bool // a token, while waiting
-	token       Token
-	warnings    []string
-	sends       []audited
+	access     access
+	settings   Settings
+	targetLock mutex
+	whole      transaction // open throughout in ScopeStore; else there is one for each change
+	room       room
+	registered bool // the client was registered anew in this hold
+	unanswered bool // a send of this token may have been processed without our learning it
+	stepped    time.Time
+	found      bool // a token, while waiting
+	token      Token
+	warnings   []string
+	sends      []audited
 }
 
 // warn keeps a warning until the locks are released: whoever listens may
@@ -53,10 +51,7 @@ func (h *hold) start() (err error) {
 		}
 		return err
 	}
-	if h.files, err = h.store.openFiles(h.settings.StaleAfter); err != nil {
-		return err
-	}
-	if err = h.files.openLocks(); err != nil {
+	if h.access, err = h.src.medium.open(h.settings.StaleAfter); err != nil {
 		return err
 	}
 	return h.lockTarget()
@@ -64,7 +59,7 @@ func (h *hold) start() (err error) {
 
 func (h *hold) lockTarget() (err error) {
 	defer h.store.stage("waiting for another process that refreshes %s", h.src.cfg.Target)()
-	h.targetLock, err = h.files.lockTarget(h.ctx, h.src.cfg.Target, h.enough)
+	h.targetLock, err = h.access.lockTarget(h.ctx, h.src.cfg.Target, h.enough)
 	return err
 }
 
@@ -81,8 +76,8 @@ func (h *hold) finish() {
 
 // end is the result: a token, or to look again, or an error.
 func (h *hold) end(t Token, again bool, err error) {
-	if h.files != nil {
-		h.files.close()
+	if h.access != nil {
+		h.access.close()
 	}
 	switch {
 	case errors.Is(err, lockfile.ErrStopped):
@@ -100,20 +95,20 @@ func (h *hold) end(t Token, again bool, err error) {
 
 // once is one hold of the locks, of which the first is there.
 func (h *hold) once() (t Token, again bool, err error) {
-	defer h.release(&h.targetLock)
-	if err := h.files.openAll(); err != nil {
+	defer h.release()
+	if err := h.access.prepare(); err != nil {
 		return Token{}, false, err
 	}
 	defer h.writeAudit()
 	if h.settings.Scope == ScopeStore || !h.targetLock.Guarded() {
 		unstage := h.store.stage("waiting for the store lock")
-		h.storeLock, err = h.files.lockStore(h.ctx, true, lockfile.Request{Until: h.stepping(h.enough), Bell: true})
+		h.whole, err = h.begin(h.ctx, lockfile.Request{Until: h.stepping(h.enough), Bell: true})
 		unstage()
 		if err != nil {
 			return Token{}, false, err
 		}
 	}
-	defer h.release(&h.storeLock)
+	defer h.endWhole()
 
 	v, err := h.viewUnderLock()
 	if err != nil {
@@ -136,8 +131,8 @@ func (h *hold) once() (t Token, again bool, err error) {
 // ring wakes those who wait: there is a result to be seen.
 func (h *hold) ring() {
 	h.targetLock.Ring()
-	if h.storeLock != nil {
-		h.storeLock.Ring()
+	if h.whole != nil {
+		h.whole.ring()
 	}
 }
 
@@ -187,10 +182,19 @@ func (h *hold) enough() bool {
 	return ok
 }
 
-func (h *hold) release(lock **lockfile.Lock) {
-	if *lock != nil {
-		release(*lock, h.warn)
-		*lock = nil
+func (h *hold) release() {
+	release(h.targetLock, h.warn)
+	h.targetLock = nil
+}
+
+func (h *hold) begin(ctx context.Context, req lockfile.Request) (transaction, error) {
+	return h.access.begin(ctx, h.src.cfg.Target, h.targetLock, req, h.warn)
+}
+
+func (h *hold) endWhole() {
+	if h.whole != nil {
+		_ = h.whole.end(nil) // each of its changes has been made, and has told how that went
+		h.whole = nil
 	}
 }
 
@@ -206,7 +210,7 @@ func (h *hold) viewUnderLock() (view, error) {
 		return view{}, v.sessionError
 	}
 	if v.pending {
-		err := h.withStoreLock(h.ctx, h.patience(), func(lock *lockfile.Lock) error { return h.settle(h.ctx, lock) })
+		err := h.change(h.ctx, h.patience(), func(tx transaction) error { return h.settle(h.ctx, tx) })
 		if err != nil {
 			return view{}, err
 		}
@@ -214,20 +218,19 @@ func (h *hold) viewUnderLock() (view, error) {
 			return view{}, err
 		}
 	}
-	h.files.form = v.form // for what is reserved; who writes has read it again
 	v.mark = h.targetLock.Mark()
 	return v, nil
 }
 
 // settle decides a login that was cut short, by the refresh token that the
-// store holds now. The store lock is held.
-func (h *hold) settle(ctx context.Context, lock *lockfile.Lock) error {
-	now, err := h.files.read()
+// store holds now.
+func (h *hold) settle(ctx context.Context, tx transaction) error {
+	now, err := tx.read()
 	if err != nil {
 		return err
 	}
 	r, ok := now.record(h.src.cfg.Target)
-	return h.files.replaceSession(ctx, lock, nil, h.src.cfg.Target, func(old *session) *session {
+	return tx.replaceSession(ctx, nil, h.src.cfg.Target, func(old *session) *session {
 		if !ok || old == nil || old.Pending == nil {
 			return nil
 		}
@@ -235,16 +238,10 @@ func (h *hold) settle(ctx context.Context, lock *lockfile.Lock) error {
 	})
 }
 
-// withStoreLock runs f under the store lock, taking it if this hold does not
-// have it anyway.
-func (h *hold) withStoreLock(ctx context.Context, req lockfile.Request, f func(*lockfile.Lock) error) error {
-	if h.storeLock != nil {
-		return f(h.storeLock)
+// change runs f in a transaction: that of the whole hold, if there is one.
+func (h *hold) change(ctx context.Context, req lockfile.Request, f func(transaction) error) error {
+	if h.whole != nil {
+		return f(h.whole)
 	}
-	lock, err := h.files.lockStore(ctx, true, req)
-	if err != nil {
-		return err
-	}
-	defer release(lock, h.warn)
-	return f(lock)
+	return transact(func() (transaction, error) { return h.begin(ctx, req) }, f)
 }

@@ -49,14 +49,11 @@ func (src *Source) settings(v view) (Settings, error) {
 		}
 		set.Pin = *v.session.Pin
 	}
-	set.Scope = set.scope()
-	if set.Scope == ScopeStore && v.form != nil {
-		return Settings{}, failing(ErrConfig, nil, "the store is sealed, and %s shares it with a program that cannot open it (%s), so nothing was sent: run 'spendonce store decrypt', "+
-			"or set lock_scope = \"target\" if no other program reads the file", src.cfg.Target, set.sharing())
+	scope, err := src.medium.scope(src.cfg.Target, set, v.form != nil)
+	if err != nil {
+		return Settings{}, err
 	}
-	if src.store.linked() {
-		set.Scope = ScopeStore // whoever else links to that file does not share our target locks
-	}
+	set.Scope = scope
 	if set.StaleAfter <= 0 {
 		set.StaleAfter = src.store.cfg.StaleAfter
 	} else if set.Scope == ScopeStore && set.StaleAfter < lockfile.DefaultStaleAfter {

@@ -38,6 +38,7 @@ type Token struct {
 // is an [oauth2.TokenSource].
 type Source struct {
 	store    *Store
+	medium   medium
 	cfg      SourceConfig
 	variable string // that overrides the token
 }
@@ -50,7 +51,7 @@ func (s *Store) Source(cfg SourceConfig) (*Source, error) {
 	if cfg.Exchange == nil {
 		return nil, failing(ErrConfig, nil, "no way to refresh %s was given", cfg.Target)
 	}
-	return &Source{s, cfg, OverrideVariable(cfg.Target)}, nil
+	return &Source{s, s.medium(cfg.Target), cfg, OverrideVariable(cfg.Target)}, nil
 }
 
 // Token implements [oauth2.TokenSource].
@@ -72,7 +73,7 @@ func (src *Source) Get(ctx context.Context, req Request) (Token, error) {
 	if req.Refresh {
 		var v *snapshot
 		err := src.store.reading(ctx, func() (err error) {
-			v, err = src.store.readNow()
+			v, err = src.medium.read(src.cfg.Target, true)
 			return err
 		})
 		if err != nil {
@@ -212,11 +213,7 @@ func (src *Source) look(ctx context.Context, look lookAt) (v view, err error) {
 // view reads what a decision needs. A token that is fresh whatever the
 // session file says is found without reading that file.
 func (src *Source) view(look lookAt) (view, error) {
-	read := src.store.read
-	if look.bytes {
-		read = src.store.readNow
-	}
-	snap, err := read()
+	snap, err := src.medium.read(src.cfg.Target, look.bytes)
 	if err != nil {
 		return view{}, err
 	}
@@ -229,7 +226,7 @@ func (src *Source) view(look lookAt) (view, error) {
 	if !look.session && !v.record.AccessToken.Empty() && (!known || left > skew) {
 		return v, nil
 	}
-	session, err := src.store.readSession(src.cfg.Target, !look.bytes)
+	session, err := src.medium.session(src.cfg.Target, look.bytes)
 	if err != nil {
 		v.sessionError = err // a token that is valid without it is still served
 		return v, nil        //nolint:nilerr // kept in the view: it is an error only if more is needed

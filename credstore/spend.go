@@ -7,7 +7,6 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
-	"github.com/spendonce/spendonce/internal/durable"
 	"github.com/spendonce/spendonce/internal/secret"
 	"github.com/spendonce/spendonce/lockfile"
 )
@@ -22,10 +21,7 @@ func (h *hold) spend(v view, d decision) (Token, bool, error) {
 		return Token{}, true, nil // other locks than those that are held are asked for now
 	}
 	h.settings = set
-	defer func() {
-		h.storeTemp.Discard()
-		h.sessionTemp.Discard()
-	}()
+	defer func() { discard(h.room) }()
 	if err := h.proveCommit(v); err != nil {
 		return Token{}, false, err
 	}
@@ -67,35 +63,23 @@ func (h *hold) spend(v view, d decision) (Token, bool, error) {
 // sent: room in the final directories, and the store lock to be had.
 func (h *hold) proveCommit(v view) error {
 	target := h.src.cfg.Target
-	size := func(dir *durable.Dir, name string, margin int64) int64 {
-		margin = h.files.form.room(margin)
-		id, err := dir.Stat(name)
-		if err != nil {
-			return margin
-		}
-		return id.Size + margin
-	}
 	var err error
-	if h.storeTemp, err = h.files.dir.Prepare(h.files.at.base, size(h.files.dir, h.files.at.base, h.store.cfg.Margin)); err != nil {
-		return err
-	}
-	if h.sessionTemp, err = h.files.sessions.Prepare(target+".json", size(h.files.sessions, target+".json", sessionMargin)); err != nil {
+	if h.room, err = h.access.reserve(target, v.form); err != nil {
 		return err
 	}
 	unstage := h.store.stage("waiting for the store lock")
 	defer unstage()
-	return h.withStoreLock(h.ctx, h.patience(), func(lock *lockfile.Lock) error {
-		h.files.removeOldTemps()
-		_ = h.files.state.Rotate(auditName, auditLimit) // the next one tries again
+	return h.change(h.ctx, h.patience(), func(tx transaction) error {
+		tx.tidy(true)
 		if v.session != nil && v.session.Pin != nil {
 			return nil
 		}
 		// Pinned on first use, before the use: from here on no edited
 		// configuration sends the token elsewhere.
-		if _, err := h.files.read(); err != nil { // for the form of the store as it is now
+		if _, err := tx.read(); err != nil { // for the form of the store as it is now
 			return err
 		}
-		return h.files.replaceSession(h.ctx, lock, nil, target, func(old *session) *session {
+		return tx.replaceSession(h.ctx, nil, target, func(old *session) *session {
 			if old != nil && old.Pin != nil {
 				return nil
 			}
@@ -115,8 +99,8 @@ func (h *hold) recheck(v view) (again bool, err error) {
 	if err := h.targetLock.Check(); err != nil {
 		return false, err
 	}
-	if h.storeLock != nil {
-		if err := h.storeLock.Check(); err != nil {
+	if h.whole != nil {
+		if err := h.whole.check(); err != nil {
 			return false, err
 		}
 	}
@@ -134,7 +118,7 @@ func (h *hold) unless(again bool, err error) (Token, bool, error) {
 // changedSince reports whether the store now holds something else for the
 // target, or cannot be read any more.
 func (h *hold) changedSince(v view) bool {
-	now, err := h.store.readNow()
+	now, err := h.src.medium.read(v.target, true)
 	if err != nil {
 		return true
 	}
@@ -214,8 +198,8 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, f *Failure) (Token, 
 	// Everybody who waits wants this result: without it each sends anew.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), h.settings.StaleAfter/2)
 	defer cancel()
-	record := func(lock *lockfile.Lock) error {
-		snap, err := h.files.read()
+	record := func(tx transaction) error {
+		snap, err := tx.read()
 		if err != nil {
 			return err
 		}
@@ -224,7 +208,7 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, f *Failure) (Token, 
 			changed = true // the answer spoke of a token that is no longer stored
 			return nil
 		}
-		return h.files.replaceSession(ctx, lock, h.sessionTemp, v.target, func(old *session) *session {
+		return tx.replaceSession(ctx, h.room, v.target, func(old *session) *session {
 			// Another program may have broken the lock and refreshed since.
 			if changed = h.changedSince(v); changed {
 				return nil
@@ -250,7 +234,7 @@ func (h *hold) fail(v view, d decision, sent secret.Secret, f *Failure) (Token, 
 		})
 	}
 	saveErr := h.withKey(func() error {
-		return h.withStoreLock(ctx, lockfile.Request{Brief: true, Until: h.stepping(nil)}, record)
+		return h.change(ctx, lockfile.Request{Brief: true, Until: h.stepping(nil)}, record)
 	})
 	h.ring()
 	if saveErr != nil {
