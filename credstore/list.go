@@ -41,6 +41,9 @@ func (s *Store) List() ([]Entry, error) {
 	}
 	entries := make([]Entry, 0, len(v.doc.members))
 	for _, m := range v.doc.members {
+		if s.isShared(m.name) {
+			continue // nobody uses what the file still holds of it
+		}
 		var e Entry
 		err := s.reading(context.Background(), func() error {
 			e = s.entry(m.name, v.records[m.name])
@@ -48,6 +51,9 @@ func (s *Store) List() ([]Entry, error) {
 		})
 		e.Err = err
 		entries = append(entries, e)
+	}
+	if s.shared != nil {
+		entries = append(entries, s.shared.entries()...)
 	}
 	slices.SortFunc(entries, func(a, b Entry) int {
 		if a.Target < b.Target {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spendonce/spendonce/internal/durable"
@@ -134,7 +135,15 @@ func transact(begin func() (transaction, error), f func(transaction) error) erro
 
 // medium returns where the target is kept.
 func (s *Store) medium(target string) medium {
+	if s.isShared(target) {
+		return s.shared
+	}
 	return disk{s}
+}
+
+// isShared reports whether several machines share the target.
+func (s *Store) isShared(target string) bool {
+	return s.shared != nil && slices.Contains(s.cfg.Shared.Names, target)
 }
 
 // disk is this machine's files.

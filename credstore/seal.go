@@ -84,6 +84,7 @@ type keyNeeded struct {
 	path string
 	ref  sealed.Ref
 	make bool // there is no file yet, and a key is to be made
+	keys Keys // where from; nil: [Config.Keys]
 }
 
 func (k *keyNeeded) Error() string { return "a key is needed" }
@@ -179,11 +180,15 @@ func keyChanges() error {
 
 // fetch gets a key and keeps it in memory.
 func (s *Store) fetch(ctx context.Context, need *keyNeeded) error {
-	if s.cfg.Keys == nil {
+	keys := need.keys
+	if keys == nil {
+		keys = s.cfg.Keys
+	}
+	if keys == nil {
 		return failing(ErrKey, nil, "%s is sealed with %s, and this program has no way to get keys", need.path, need.ref)
 	}
 	defer s.stage("waiting for the key of the store")()
-	return s.keep(ctx, need, s.cfg.Keys.Key)
+	return s.keep(ctx, need, keys.Key)
 }
 
 func (s *Store) keep(ctx context.Context, need *keyNeeded, get func(context.Context, sealed.Ref) (sealed.Key, error)) error {

@@ -53,6 +53,8 @@ type Config struct {
 	// Keys, when set, opens sealed files and says whether new stores are
 	// sealed. Without it a sealed store is [ErrKey].
 	Keys Keys
+	// Shared, when set, keeps some targets where several machines reach them.
+	Shared *SharedTargets
 	// Disk is where faults are injected by tests.
 	Disk durable.Disk
 }
@@ -62,6 +64,8 @@ type Config struct {
 type Store struct {
 	cfg  Config
 	path string // of the store file, as configured
+
+	shared *remote // nil: no target is shared
 
 	probe func() *durable.Probe // of the path
 
@@ -113,6 +117,9 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{cfg: cfg, path: filepath.Join(dir, storeName), flights: map[string]*flight{}}
 	s.probe = sync.OnceValue(func() *durable.Probe { return durable.NewProbe(s.path) })
+	if cfg.Shared != nil {
+		s.shared = &remote{store: s, in: cfg.Shared.In, keys: cfg.Shared.Keys}
+	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
 }

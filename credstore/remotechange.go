@@ -1,0 +1,238 @@
+package credstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spendonce/spendonce/internal/sealed"
+	"github.com/spendonce/spendonce/lockfile"
+)
+
+// remoteAccess is what a change of a shared target is made with.
+type remoteAccess struct {
+	*remote
+	staleAfter time.Duration
+	forms      bool  // what does not exist yet may be made
+	fresh      *form // for it
+}
+
+func (a *remoteAccess) lockTarget(ctx context.Context, target string, until func() bool) (mutex, error) {
+	hold := a.store.cfg.Hold
+	unhold := func() {}
+	if hold != nil {
+		unhold = hold()
+	}
+	lock, err := a.in.Lock(ctx, SharedRequest{Target: target, StaleAfter: a.staleAfter, Until: until})
+	if err != nil {
+		unhold()
+		return nil, a.failure(err)
+	}
+	return &remoteMutex{lock, unhold}, nil
+}
+
+// remoteMutex is the lock of a shared target.
+type remoteMutex struct {
+	SharedLock
+	unhold func()
+}
+
+// Guarded: no other program takes part, so that nobody takes it by age.
+func (*remoteMutex) Guarded() bool { return true }
+
+// Ring does nothing: who waits is told of the value's change.
+func (*remoteMutex) Ring() {}
+
+func (m *remoteMutex) Release() error {
+	defer m.unhold()
+	return m.SharedLock.Release()
+}
+
+func (*remoteAccess) prepare() error { return nil }
+
+func (*remoteAccess) close() {}
+
+// reserve has nothing to do: that a mark was put is the proof that a value
+// can be.
+func (*remoteAccess) reserve(string, *form) (room, error) { return remoteRoom{}, nil }
+
+type remoteRoom struct{}
+
+func (remoteRoom) spoilt()  {}
+func (remoteRoom) discard() {}
+
+func (a *remoteAccess) forNew() error {
+	a.forms = true
+	return nil
+}
+
+func (a *remoteAccess) getKey(ctx context.Context) func(*keyNeeded) error {
+	return func(need *keyNeeded) error {
+		if !need.make {
+			return a.store.fetch(ctx, need)
+		}
+		ref, key, err := a.keys.Make(ctx, func(sealed.Ref) error { return nil })
+		if err != nil {
+			return failing(ErrKey, []error{err}, "no key for %s could be made, so nothing was changed: %v", need.path, err)
+		}
+		a.store.keys.Store(ref.ID, key)
+		a.fresh = &form{ref, key}
+		return nil
+	}
+}
+
+// appendAudit writes to this machine's log: each has that of its own sends.
+func (a *remoteAccess) appendAudit(line []byte) error {
+	f, err := a.store.openFiles(a.staleAfter)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if err := f.openAll(); err != nil {
+		return err
+	}
+	return f.appendAudit(line)
+}
+
+// begin reads the value. What the transaction changes is put when it ends,
+// all of it or nothing.
+func (a *remoteAccess) begin(ctx context.Context, target string, under mutex, req lockfile.Request, _ func(string, ...any)) (transaction, error) {
+	t := &remoteChange{remoteAccess: a, ctx: ctx, target: target, patient: req.Patient}
+	if m, ok := under.(*remoteMutex); ok {
+		t.under = m.SharedLock
+	}
+	bound := time.Now().Add(a.readBound())
+	if req.Patient { // with something in hand that was paid for
+		bound = time.Now().Add(2 * a.staleAfter)
+	}
+	for {
+		base, err := a.get(ctx, target)
+		if err == nil {
+			t.base, t.now = base, *base
+			return t, nil
+		}
+		if !errors.Is(err, ErrShared) || !time.Now().Before(bound) || ctx.Err() != nil {
+			return nil, err
+		}
+		if req.Until != nil && req.Until() {
+			return nil, lockfile.ErrStopped
+		}
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// retryPause is the time between two attempts to reach the shared store.
+const retryPause = 100 * time.Millisecond
+
+// remoteChange is a change of a shared target.
+type remoteChange struct {
+	*remoteAccess
+	ctx     context.Context //nolint:containedctx // that of the one change
+	target  string
+	under   SharedLock // nil: none is held
+	patient bool
+	base    *kept
+	now     kept // base with what was changed
+	dirty   bool
+}
+
+func (t *remoteChange) read() (*snapshot, error) {
+	if t.now.snap.form == nil && t.forms && t.fresh == nil {
+		return nil, needing(&keyNeeded{path: t.in.Name(t.target), make: true, keys: t.keys})
+	}
+	return t.now.snap, nil
+}
+
+func (t *remoteChange) readSession(string) (*session, error) { return t.now.session, nil }
+
+func (t *remoteChange) replaceStore(_ context.Context, _ room, change func(*snapshot) *document) error {
+	snap, err := t.read()
+	if err != nil {
+		return err
+	}
+	doc := change(snap)
+	if doc == nil {
+		return nil
+	}
+	next := &snapshot{form: snap.form, doc: doc, records: map[string]Record{}}
+	if value, ok := doc.get(t.target); ok {
+		next.exists, next.records[t.target] = true, readRecord(value)
+	}
+	t.now.snap, t.dirty = next, true
+	return nil
+}
+
+func (t *remoteChange) replaceSession(_ context.Context, _ room, _ string, change func(*session) *session) error {
+	if next := change(t.now.session); next != nil {
+		t.now.session, t.dirty = next, true
+	}
+	return nil
+}
+
+func (t *remoteChange) removeSession(string) error {
+	t.now.session, t.dirty = nil, true
+	return nil
+}
+
+// introduce has nothing to do, see [remote.known].
+func (*remoteChange) introduce(string) error { return nil }
+
+// writable puts the value again as it is, or finds out that it cannot be.
+func (t *remoteChange) writable(string) error {
+	t.dirty = t.base.version != 0
+	return nil
+}
+
+func (*remoteChange) sync() error  { return nil } // what was read is what most members have on their disks
+func (*remoteChange) tidy(bool)    {}
+func (*remoteChange) check() error { return nil }
+func (*remoteChange) ring()        {}
+
+// end puts the value. Where it is not known whether that happened, and there
+// is something in hand that was paid for, the change is made anew: it finds
+// what it has written.
+func (t *remoteChange) end(err error) error {
+	if err != nil || !t.dirty {
+		return err
+	}
+	b, err := t.bytes()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, t.readBound())
+	defer cancel()
+	err = t.in.Put(ctx, t.target, t.base.version, b, t.under)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrMoved), errors.Is(err, ErrShared) && t.patient && t.ctx.Err() == nil:
+		return errAgain
+	case errors.Is(err, ErrShared):
+		return failing(ErrNotSaved, []error{err}, "it is not known whether the change of %s was saved: %v", t.target, err)
+	default:
+		return t.failure(err)
+	}
+}
+
+// bytes is the value as it is to be; none if nothing is left of it.
+func (t *remoteChange) bytes() ([]byte, error) {
+	if _, ok := t.now.snap.doc.get(t.target); !ok && t.now.session == nil {
+		return nil, nil
+	}
+	form := t.now.snap.form
+	if form == nil {
+		form = t.fresh
+	}
+	if form == nil {
+		return nil, needing(&keyNeeded{path: t.in.Name(t.target), make: true, keys: t.keys})
+	}
+	plain, err := t.now.encode(t.target)
+	if err != nil {
+		return nil, err
+	}
+	return form.seal(sharedRole(t.target), plain, maxSession)
+}
