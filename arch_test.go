@@ -39,6 +39,10 @@ var imports = []row{
 	{pkg: "credstore", ours: []string{"lockfile", "internal/durable", "internal/sealed"}, modules: []string{"github.com/go-json-experiment/json", "golang.org/x/oauth2", "golang.org/x/sync", "golang.org/x/sys"}, tests: []string{"credstore/keys", "credstore/refresh", "oauthflow"}},
 	{pkg: "credstore/refresh", ours: []string{"credstore", "oauthflow"}},
 	{pkg: "credstore/keys", ours: []string{"internal/sealed"}, modules: []string{"filippo.io/age", "github.com/godbus/dbus/v5", "github.com/zalando/go-keyring", "golang.org/x/sync"}},
+	{
+		pkg: "etcdstore", ours: []string{"credstore", "lockfile"},
+		modules: []string{"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc"},
+	},
 	{pkg: "lockfile", ours: []string{"internal/durable"}, modules: []string{"golang.org/x/sys"}},
 	{pkg: "oauthflow", ours: []string{"internal/challenge", "internal/egress"}, modules: []string{"github.com/coreos/go-oidc/v3", "github.com/go-json-experiment/json", "golang.org/x/oauth2", "golang.org/x/sys"}},
 	{pkg: "bearer", ours: []string{"credstore", "internal/challenge", "internal/egress"}, tests: []string{"credstore/refresh"}},
@@ -62,11 +66,13 @@ var imports = []row{
 
 	// Above both.
 	{pkg: "cmd/spendonce", ours: []string{"internal/cli"}},
+	{pkg: "cmd/spendonce-etcd", ours: []string{"internal/cli", "internal/cli/etcdtargets"}},
+	{pkg: "internal/cli/etcdtargets", ours: []string{"credstore", "credstore/keys", "etcdstore", "internal/config"}},
 	{
 		pkg: "internal/cli",
 		ours: []string{
 			"bearer", "credstore", "internal/cli/credcmd", "internal/cli/democmd", "internal/cli/doctorcmd", "internal/cli/helpercmd",
-			"internal/cli/leasecmd", "internal/cli/logincmd", "internal/cli/mcpcmd", "internal/cli/requestcmd", "internal/cli/streams",
+			"internal/cli/leasecmd", "internal/cli/logincmd", "internal/cli/mcpcmd", "internal/cli/program", "internal/cli/requestcmd", "internal/cli/streams",
 			"internal/clientconf", "internal/takeover", "oauthflow",
 		},
 		modules: []string{"github.com/spf13/cobra", "golang.org/x/sys"},
@@ -174,6 +180,7 @@ var (
 		"internal/ledger/encode.go":       "writes the session id to the state file, and the hash of a token",
 		"internal/wire/encode.go":         "writes requests and answers to a socket",
 
+		"etcdstore/store.go":           "hands the password to etcd's client",
 		"internal/movein/jwt.go":       "reads the claims in an ID token",
 		"internal/movein/mcpremote.go": "builds the file that gives a session back to mcp-remote",
 		"internal/movein/kubelogin.go": "builds the file that gives a session back to kubelogin",

@@ -23,7 +23,11 @@ import (
 
 // Main runs the command that argv names and returns its exit code. Its first
 // word is the name by which the program was started.
-func Main(argv []string) int {
+func Main(argv []string) int { return MainWith(argv, nil) }
+
+// MainWith is Main with a way to the targets that are kept in etcd. Without
+// one, another program is run in this one's place where that is needed.
+func MainWith(argv []string, shared credcmd.OpenShared) int {
 	args := arguments(argv)
 	if err := harden(); err != nil {
 		fmt.Fprintf(os.Stderr, "spendonce: %v\n", err)
@@ -31,7 +35,7 @@ func Main(argv []string) int {
 	}
 	s := streams.Standard()
 	ctx, signals := newSignals(s)
-	app := &credcmd.App{Streams: s, Arm: signals.arm, Disarm: signals.disarm, Version: Version, Interrupter: signals.set, Hold: signals.hold}
+	app := &credcmd.App{Streams: s, Arm: signals.arm, Disarm: signals.disarm, Version: Version, Interrupter: signals.set, Hold: signals.hold, OpenShared: shared}
 	var err error
 	if run := helpercmd.Fast(app, args); run != nil {
 		err = run(ctx)
@@ -39,6 +43,9 @@ func Main(argv []string) int {
 		root := newRoot(app)
 		root.SetArgs(args)
 		err = root.ExecuteContext(ctx)
+	}
+	if elsewhere(app, err) {
+		err = runElsewhere(app, argv)
 	}
 	if sig := signals.ended(); sig != 0 && err != nil {
 		return 128 + sig
@@ -86,6 +93,7 @@ everybody else gets the result, and nobody is logged out.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return here(app, cmd) }
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)

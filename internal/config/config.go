@@ -22,6 +22,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,54 @@ type Config struct {
 	Targets map[string]Target `toml:"targets"`
 	Lock    Lock              `toml:"lock"`
 	Store   Store             `toml:"store"`
+	Etcd    Etcd              `toml:"etcd"`
+}
+
+// Etcd is the cluster in which the targets with store = "etcd" are kept.
+// Paths are absolute.
+type Etcd struct {
+	Endpoints []string `toml:"endpoints"` // client URLs of its members
+	Prefix    string   `toml:"prefix"`    // of all keys; "" is /spendonce/
+	CA        string   `toml:"ca"`        // PEM file of the authority that signed the members' certificates
+	Cert      string   `toml:"cert"`      // PEM files of the client certificate
+	Key       string   `toml:"key"`
+	Username  string   `toml:"username"`
+	// PasswordFile holds the password and nothing else.
+	PasswordFile string `toml:"password_file"`
+	// Identity is the file of the age identity that opens the values; "" is
+	// that of the store's key.
+	Identity string `toml:"identity"`
+	// Recipients are further age recipients that can open them: those of the
+	// other machines.
+	Recipients []string `toml:"recipients"`
+}
+
+// StoreEtcd, as [Target.Store], keeps the target in etcd.
+const StoreEtcd = "etcd"
+
+// SharedTargets are the names of the targets that are kept in etcd, in order.
+func (c *Config) SharedTargets() []string {
+	var names []string
+	for name, t := range c.Targets {
+		if t.Store == StoreEtcd {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// EtcdIdentity is the path of the age identity that opens the values in etcd;
+// "" if none is configured.
+func (c *Config) EtcdIdentity() string {
+	if c.Etcd.Identity != "" {
+		return c.Etcd.Identity
+	}
+	path, _ := strings.CutPrefix(c.Store.Key, "age:")
+	if path == c.Store.Key {
+		return ""
+	}
+	return path
 }
 
 // Store says how the store is kept.
@@ -64,6 +113,7 @@ type Target struct {
 	Resource              string   `toml:"resource"`      // RFC 8707; "none": never sent
 	Dialect               string   `toml:"dialect"`       // "oauth2" (default) or "hypaware"
 	LockScope             string   `toml:"lock_scope"`    // "target" (default) or "store"
+	Store                 string   `toml:"store"`         // "file" (default) or "etcd"
 }
 
 // Lock holds the lock's one constant.
@@ -128,6 +178,9 @@ func Load(path string) (*Config, error) {
 	if err := c.Store.check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	if err := c.checkEtcd(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	for name, t := range c.Targets {
 		if err := t.check(); err != nil {
 			return nil, fmt.Errorf("%s: target %.80q: %w", path, name, err)
@@ -165,7 +218,42 @@ func (s Store) check() error {
 	return nil
 }
 
+func (c *Config) checkEtcd() error {
+	e := c.Etcd
+	for _, f := range []struct{ name, path string }{{"ca", e.CA}, {"cert", e.Cert}, {"key", e.Key}, {"password_file", e.PasswordFile}, {"identity", e.Identity}} {
+		if f.path != "" && !filepath.IsAbs(f.path) {
+			return fmt.Errorf("%s of [etcd] is not an absolute path", f.name)
+		}
+	}
+	switch {
+	case (e.Cert == "") != (e.Key == ""):
+		return errors.New("[etcd] has only one of cert and key")
+	case (e.Username == "") != (e.PasswordFile == ""):
+		return errors.New("[etcd] has only one of username and password_file")
+	case e.Prefix != "" && (!strings.HasPrefix(e.Prefix, "/") || strings.ContainsFunc(e.Prefix, func(r rune) bool { return r <= 0x20 || r > 0x7e })):
+		return errors.New("prefix of [etcd] does not begin with \"/\", or holds white space or non-ASCII characters")
+	}
+	if shared := c.SharedTargets(); len(shared) > 0 {
+		switch {
+		case len(e.Endpoints) == 0:
+			return fmt.Errorf("target %.80q is kept in etcd and [etcd] names no endpoints", shared[0])
+		case c.EtcdIdentity() == "":
+			return fmt.Errorf("target %.80q is kept in etcd and there is no age identity to open it with: name its file as identity under [etcd], or as key = \"age:FILE\" under [store] (age-keygen -o FILE makes one)", shared[0])
+		}
+	}
+	return nil
+}
+
 func (t Target) check() error {
+	switch t.Store {
+	case "", "file":
+	case StoreEtcd:
+		if t.Dialect == "hypaware" || t.LockScope == "store" {
+			return errors.New("it shares its record with programs that read this machine's file only, so it cannot be kept in etcd")
+		}
+	default:
+		return fmt.Errorf("store %.40q is neither \"file\" nor \"etcd\"", t.Store)
+	}
 	if strings.ContainsFunc(t.Username, func(r rune) bool { return r < 0x21 || r > 0x7e || r == ':' }) {
 		return errors.New("username holds a colon, white space, control or non-ASCII characters")
 	}

@@ -43,6 +43,9 @@ type App struct {
 	// Hold: see [credstore.Config].
 	Hold func() func()
 
+	// OpenShared, when set, reaches the targets that are kept in etcd.
+	OpenShared OpenShared
+
 	Progress *streams.Progress
 
 	configOnce sync.Once
@@ -77,6 +80,10 @@ func (a *App) Open() (*credstore.Store, error) {
 }
 
 func (a *App) open(cfg credstore.Config) (*credstore.Store, error) {
+	var err error
+	if cfg.Shared, err = a.shared(); err != nil {
+		return nil, &streams.Exit{Code: 2, Err: err}
+	}
 	s, err := credstore.Open(cfg)
 	if err == nil && a.Interrupter != nil {
 		a.Interrupter(s.Interrupt)
@@ -150,6 +157,9 @@ func (a *App) Settings(target string) (credstore.Settings, error) {
 		return credstore.Settings{}, err
 	}
 	t := c.Targets[target]
+	if t.Store == config.StoreEtcd && a.OpenShared == nil {
+		return credstore.Settings{}, ErrElsewhere
+	}
 	set := credstore.Settings{
 		URL: t.URL, Scope: credstore.Scope(t.LockScope), RefreshScope: t.RefreshScope, StaleAfter: time.Duration(c.Lock.StaleAfter),
 		Pin: credstore.Pin{

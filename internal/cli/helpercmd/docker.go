@@ -90,8 +90,8 @@ func (a *app) docker(err error) error {
 		return nil
 	}
 	var exit *streams.Exit
-	if errors.As(err, &exit) && exit.Err == nil {
-		return err // said already
+	if errors.As(err, &exit) && exit.Err == nil || errors.Is(err, credcmd.ErrElsewhere) {
+		return err // said already, or not ours to say
 	}
 	text := err.Error()
 	if errors.Is(err, errNoTarget) {
@@ -102,6 +102,9 @@ func (a *app) docker(err error) error {
 }
 
 func (a *app) dockerGet(ctx context.Context, o output) error {
+	if err := a.Here(); err != nil { // before what is read is gone
+		return err
+	}
 	s, p, server, err := a.dockerPlace(o.target)
 	if err != nil {
 		return err

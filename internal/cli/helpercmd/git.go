@@ -83,6 +83,9 @@ func badInput(err error) error {
 }
 
 func (a *app) gitGet(ctx context.Context, o output) error {
+	if err := a.Here(); err != nil { // before what is read is gone
+		return err
+	}
 	req, err := helper.ReadGit(a.Streams.In)
 	if err != nil {
 		return badInput(err)
