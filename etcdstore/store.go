@@ -106,7 +106,7 @@ func (s *Store) connected(ctx context.Context) (*clientv3.Client, error) {
 	}
 	client, err := clientv3.New(clientv3.Config{
 		DialOptions: options,
-		Endpoints: s.cfg.Endpoints, TLS: s.cfg.TLS, Username: s.cfg.Username, Password: s.cfg.Password.Reveal(),
+		Endpoints:   s.cfg.Endpoints, TLS: s.cfg.TLS, Username: s.cfg.Username, Password: s.cfg.Password.Reveal(),
 		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
