@@ -41,17 +41,15 @@ func sharedRole(target string) string { return "shared\x00" + target }
 
 // get reads the value. Opening and parsing are not repeated for a version
 // that was read before.
-func (r *remote) get(ctx context.Context, target string) (*kept, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.readBound())
+func (r *remote) get(ctx context.Context, target string, bound time.Duration) (*kept, error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	v, err := r.in.Get(ctx, target)
 	if err != nil {
 		return nil, r.failure(err)
 	}
-	if had, ok := r.last.Load(target); ok {
-		if k, ok := had.(*kept); ok && k.version == v.Version {
-			return k, nil
-		}
+	if k := r.lastRead(target); k != nil && k.version == v.Version {
+		return k, nil
 	}
 	k, err := r.decode(target, v)
 	if err == nil {
@@ -144,21 +142,40 @@ func (k *kept) encode(target string) ([]byte, error) {
 	return doc.encode()
 }
 
-func (r *remote) read(target string, _ bool) (*snapshot, error) {
-	k, err := r.get(context.Background(), target)
-	if err != nil {
+// lastRead is the last reading of the value, nil if there was none.
+func (r *remote) lastRead(target string) *kept {
+	had, _ := r.last.Load(target)
+	k, _ := had.(*kept)
+	return k
+}
+
+// read asks the shared store, every time. Where that does not answer, a
+// process that has read the value before goes by what it was then: a token
+// that is valid is not held back by an outage, and nothing is sent by such a
+// reading, for a lock is not to be had either.
+func (r *remote) read(target string, bytes bool) (*snapshot, error) {
+	bound, last := r.readBound(), r.lastRead(target)
+	if last != nil && !bytes {
+		bound /= 10
+	}
+	k, err := r.get(context.Background(), target, bound)
+	switch {
+	case err == nil:
+		return k.snap, nil
+	case errors.Is(err, ErrShared) && last != nil && !bytes:
+		r.store.warn("%v; what was read of %s before is used meanwhile", err, target)
+		return last.snap, nil
+	default:
 		return nil, err
 	}
-	return k.snap, nil
 }
 
 // session returns the one that was read with the record, or with a later one.
 func (r *remote) session(target string, _ bool) (*session, error) {
-	had, ok := r.last.Load(target)
-	if k, is := had.(*kept); ok && is {
+	if k := r.lastRead(target); k != nil {
 		return k.session, nil
 	}
-	k, err := r.get(context.Background(), target)
+	k, err := r.get(context.Background(), target, r.readBound())
 	if err != nil {
 		return nil, err
 	}

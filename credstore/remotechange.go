@@ -106,7 +106,7 @@ func (a *remoteAccess) begin(ctx context.Context, target string, under mutex, re
 		bound = time.Now().Add(2 * a.staleAfter)
 	}
 	for {
-		base, err := a.get(ctx, target)
+		base, err := a.get(ctx, target, a.readBound())
 		if err == nil {
 			t.base, t.now = base, *base
 			return t, nil
@@ -212,7 +212,7 @@ func (t *remoteChange) end(err error) error {
 	case errors.Is(err, ErrMoved), errors.Is(err, ErrShared) && t.patient && t.ctx.Err() == nil:
 		return errAgain
 	case errors.Is(err, ErrShared):
-		return failing(ErrNotSaved, []error{err}, "it is not known whether the change of %s was saved: %v", t.target, err)
+		return failing(ErrNotWritable, []error{err}, "it is not known whether the change of %s was saved: %v", t.target, err)
 	default:
 		return t.failure(err)
 	}
