@@ -33,9 +33,9 @@ type machine struct {
 	binary string
 	home   string // everything the program may write is below
 
-	mu          sync.Mutex
-	runs        []result
-	authorities []authority
+	mu      sync.Mutex
+	runs    []result
+	issuers []interface{ Secrets() map[string]string }
 }
 
 // result is one finished run.
@@ -80,10 +80,10 @@ func newMachine(t *testing.T) *machine {
 }
 
 // knows has the secrets of an authority searched for at the end.
-func (m *machine) knows(a authority) {
+func (m *machine) knows(a interface{ Secrets() map[string]string }) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.authorities = append(m.authorities, a)
+	m.issuers = append(m.issuers, a)
 }
 
 // at is another target on the same machine.
@@ -186,7 +186,7 @@ func (m *machine) secretFile(token string) string {
 // "token" prints on stdout; nowhere else.
 func (m *machine) leaks() []string {
 	secrets := map[string]string{}
-	for _, a := range m.authorities {
+	for _, a := range m.issuers {
 		maps.Copy(secrets, a.Secrets())
 	}
 	values := slices.Sorted(maps.Keys(secrets))
