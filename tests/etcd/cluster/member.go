@@ -25,7 +25,8 @@ const (
 	peerPort   = 2380
 )
 
-// Member is one server of the cluster.
+// Member is one server of the cluster. Its methods are for one goroutine at a
+// time.
 type Member struct {
 	Name string
 	Host *lan.Host

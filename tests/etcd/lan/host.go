@@ -23,9 +23,12 @@ type Host struct {
 
 	lan *LAN
 
+	starting sync.Mutex // held until what started is in processes
+
 	mu        sync.Mutex
 	back      chan struct{} // closed by Join; nil while the host is not cut off
 	delay     time.Duration
+	skew      int64 // seconds
 	processes []process
 }
 
@@ -122,8 +125,16 @@ func (h *Host) Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	cmd.SysProcAttr.PidFD = &fd
 	cmd.SysProcAttr.Setpgid = true
+	h.starting.Lock()
+	defer h.starting.Unlock()
 	var err error
-	ended := h.lan.on(h, true, func() { err = cmd.Start() })
+	ended := h.lan.on(h, true, func() {
+		if skew := h.clock(); skew != 0 {
+			err = startSkewed(cmd, skew)
+		} else {
+			err = cmd.Start()
+		}
+	})
 	if err := cmp.Or(ended, err); err != nil {
 		return fmt.Errorf("starting %q on a host: %w", cmd.Path, err)
 	}
@@ -142,6 +153,8 @@ func (h *Host) Run(cmd *exec.Cmd) error {
 }
 
 func (h *Host) pids() []int {
+	h.starting.Lock()
+	defer h.starting.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []int

@@ -4,11 +4,13 @@ package lan
 
 import (
 	"bufio"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -21,46 +23,52 @@ func (g *loopback) origin(c net.Conn) *Host {
 	if h := g.lan.hostAt(peer.Addr()); h != nil {
 		return h
 	}
-	socket := socketOf(peer)
+	socket := socketOf(peer, addrPort(c.LocalAddr()))
 	if socket == "" {
 		return nil
 	}
-	for _, h := range g.lan.Hosts {
-		for _, pid := range h.pids() {
-			if holds(pid, socket) {
+	// A program may move a file to another number just when we look there.
+	for range 5 {
+		for _, h := range g.lan.Hosts {
+			if slices.ContainsFunc(h.pids(), func(pid int) bool { return holds(pid, socket) }) {
 				return h
 			}
+		}
+		if holdsItself(os.Getpid(), socket) {
+			return nil
 		}
 	}
 	return nil
 }
 
-// socketOf is how /proc/PID/fd names the socket with the local address.
-func socketOf(local netip.AddrPort) string {
+// socketOf is how /proc/PID/fd names the socket with these ends.
+func socketOf(local, remote netip.AddrPort) string {
 	f, err := os.Open("/proc/thread-self/net/tcp")
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	a := local.Addr().As4()
-	// The address is printed as a number in the machine's order of bytes.
-	want := fmt.Sprintf("%02X%02X%02X%02X:%04X", a[3], a[2], a[1], a[0], local.Port())
-	const address, inode = 1, 9
+	here, there := inTable(local), inTable(remote)
+	const from, to, inode = 1, 2, 9
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if f := strings.Fields(lines.Text()); len(f) > inode && f[address] == want {
+		if f := strings.Fields(lines.Text()); len(f) > inode && f[from] == here && f[to] == there {
 			return "socket:[" + f[inode] + "]"
 		}
 	}
 	return ""
 }
 
+// inTable is how the kernel's table writes an address: as a number in the
+// machine's order of bytes.
+func inTable(a netip.AddrPort) string {
+	b := a.Addr().As4()
+	return fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(b[:]), a.Port())
+}
+
 // holds tells whether the process or one that descends from it has the file.
 func holds(pid int, file string) bool {
-	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	for _, fd := range fds {
-		if target, err := os.Readlink(fd); err == nil && target == file {
-			return true
-		}
+	if holdsItself(pid, file) {
+		return true
 	}
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, list := range lists {
@@ -72,4 +80,12 @@ func holds(pid int, file string) bool {
 		}
 	}
 	return false
+}
+
+func holdsItself(pid int, file string) bool {
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	return slices.ContainsFunc(fds, func(fd string) bool {
+		target, err := os.Readlink(fd)
+		return err == nil && target == file
+	})
 }
