@@ -113,13 +113,12 @@ func TestALeaderThatIsLostIsReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := cluster.Start(t, cluster.Options{Loopback: tt.loopback, Programs: 1})
-			client := c.Client(t, c.Programs[0], c.User)
+			c := cluster.Start(t, cluster.Options{Loopback: tt.loopback})
 			for _, l := range tt.losses {
 				old := c.Leader(t)
 				l.lose(t, old)
 				now := c.Leader(t, old)
-				if _, err := client.Put(patient(t), "key", l.name); err != nil {
+				if _, err := now.Client(t).Put(patient(t), "key", l.name); err != nil {
 					t.Fatalf("%s: %v", l.name, err)
 				}
 				l.end(t, old)
