@@ -104,7 +104,7 @@ func proxy(ctx context.Context, app *credcmd.App, target string, f proxyFlags) e
 	if err != nil {
 		return err
 	}
-	in := app.Streams.In
+	in := streams.Awaited(app.Streams.In)
 	app.Streams.In = strings.NewReader("") // it is the client's: no sign-in asks there
 	return p.Run(ctx, in, app.Streams.Out)
 }
