@@ -60,6 +60,7 @@ var environment = []entry{
 	{"SSL_CERT_FILE, SSL_CERT_DIR", "The certificates that are trusted in place of the system's, on Linux."},
 	{"PATH", "Where spendonce exec and lease run find the command. spendonce doctor says which other programs of this name are on it."},
 	{"TERM", "If it is dumb, no progress is shown."},
+	{"GOMAXPROCS", "How many cores the program runs on at once. spendonce mcp proxy takes one unless this says otherwise."},
 	{"GODEBUG", "Settings that would print what is sent to a server are taken out at the start."},
 }
 
