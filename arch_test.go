@@ -111,7 +111,7 @@ var imports = []row{
 	{
 		pkg:     "internal/cli/mcpcmd",
 		ours:    []string{"credstore", "internal/cli/credcmd", "internal/cli/helpercmd", "internal/cli/requestcmd", "internal/cli/streams", "internal/clientconf", "internal/durable", "mcpproxy"},
-		modules: []string{"github.com/spf13/cobra", "golang.org/x/term"},
+		modules: []string{"github.com/spf13/cobra", "golang.org/x/sys", "golang.org/x/term"},
 	},
 	{
 		pkg:     "internal/cli/democmd",

@@ -140,3 +140,60 @@ func TestAClientThatIsStuckDoesNotHoldUpTheEnd(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What the client has left in the pipe cannot be read, so its end is not seen.
+func TestAClientThatGoesWhileNothingCanBeTakenIsNoticed(t *testing.T) {
+	for name, last := range map[string]string{
+		"by the size of what waits":   `{"id":2,"method":"m","params":"` + strings.Repeat("x", limit-100) + `"}`,
+		"by the number of what waits": `{"method":"notifications/x"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, func(w http.ResponseWriter, r *http.Request, body string) {
+				switch {
+				case body == initialize:
+					w.Header().Set("Mcp-Session-Id", "S1")
+					answer(w, welcome("2025-11-25"))
+				case r.Method == http.MethodDelete, body == initialized:
+				default:
+					<-r.Context().Done()
+				}
+			})
+			var gone atomic.Bool
+			looked := make(chan struct{}, 1)
+			c := connect(t, s.URL, mcpproxy.Config{
+				Limits: mcpproxy.Limits{Message: limit, Grace: time.Millisecond, Notify: time.Hour},
+				Gone: func() bool {
+					select {
+					case looked <- struct{}{}:
+					default:
+					}
+					return gone.Load()
+				},
+			})
+			c.handshake("2025-11-25")
+			go func() {
+				for {
+					if _, err := io.WriteString(c.in, last+"\n"); err != nil {
+						return
+					}
+				}
+			}()
+			<-looked // it is stuck
+			select {
+			case err := <-c.ended:
+				t.Fatalf("it ended while its client was there: %v", err)
+			default:
+			}
+			gone.Store(true)
+			select {
+			case err := <-c.ended:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(patience):
+				t.Fatal("the proxy does not end")
+			}
+			s.waitFor(t, "the end of the session", func(r seen) bool { return r.method == http.MethodDelete })
+		})
+	}
+}

@@ -2,7 +2,7 @@ package mcpproxy
 
 import (
 	"context"
-	"time"
+	"net/http"
 )
 
 // laneItem is a message that is sent in the order in which it came: a
@@ -21,6 +21,12 @@ func (r *run) queue(m message) error {
 		item.done = make(chan struct{})
 		r.gate = item.done // requests wait until the server knows
 	}
+	select {
+	case r.lane <- item:
+		return nil
+	default:
+	}
+	defer r.stuck()()
 	select {
 	case r.lane <- item:
 		return nil
@@ -56,26 +62,29 @@ func (r *run) runLane() {
 // taken, but the log.
 func (r *run) tell(m message) {
 	defer r.held.Release(int64(len(m.raw)))
-	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.ctx, r.lim.Notify)
 	defer cancel()
 	s := r.sessions.now()
 	if m.method == methodInitialized {
 		r.sessions.initialized(m)
+		r.handshakeOver(ctx, s, m)
+		return
 	}
 	resp, err := r.post(ctx, s, m)
-	if ended(resp, err) {
+	if ended(resp, err) && m.kind == kindNotification && m.method != methodCancelled {
+		// What a response or a cancellation is about has ended too.
 		if resp != nil {
 			discard(resp)
 		}
-		if m.kind != kindNotification || m.method == methodInitialized || m.method == methodCancelled {
-			r.log.Warn("a message is for a session that has ended", "method", named(m.method))
-			return // what it is about has ended too
-		}
 		if s, err = r.renew(ctx, s); err == nil {
-			resp, err = r.post(ctx, s, m) //nolint:bodyclose // discard does
+			resp, err = r.post(ctx, s, m) //nolint:bodyclose // taken does
 		}
 	}
+	r.taken(m, resp, err)
+}
+
+// taken ends the sending of a message that has no answer.
+func (r *run) taken(m message, resp *http.Response, err error) {
 	if err != nil {
 		f := judge(err)
 		r.log.Warn("a message was not taken", "method", named(m.method), "kind", f.kind, "reason", f.message)
@@ -86,9 +95,6 @@ func (r *run) tell(m message) {
 		r.log.Warn("a message was not taken", "method", named(m.method), "status", resp.StatusCode)
 		return
 	}
-	r.log.Debug("sent", "method", named(m.method), "bytes", len(m.raw), "status", resp.StatusCode, "took", time.Since(began))
+	r.log.Debug("sent", "method", named(m.method), "bytes", len(m.raw), "status", resp.StatusCode)
 	r.served.beat()
-	if m.method == methodInitialized {
-		r.listen(s)
-	}
 }

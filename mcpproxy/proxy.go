@@ -48,6 +48,10 @@ type Config struct {
 	Wire   Wire
 	// Log is told what happens, never what is in a message; nil: nobody.
 	Log *slog.Logger
+	// Gone, if set, reports whether the client has ended its side though not all
+	// that it said was read. It is asked from time to time while nothing more
+	// can be taken.
+	Gone func() bool
 	// Settle, if set, returns when what must not be cut short has ended: the
 	// exchange of a token. It is called once, when the client has gone.
 	Settle func()
@@ -173,6 +177,7 @@ type run struct {
 	tools    tools
 
 	gate <-chan struct{} // the reader's: closed when what comes next may be sent
+	gone chan struct{}   // one slot: the client has, and the reader is stuck
 }
 
 // Run carries messages until the client ends its side (in ends), ctx ends or
@@ -188,7 +193,7 @@ func (p *Proxy) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	open := make(chan struct{})
 	close(open)
 	r := &run{
-		Proxy: p, gate: open, lane: make(chan laneItem, laneLength),
+		Proxy: p, gate: open, gone: make(chan struct{}, 1), lane: make(chan laneItem, laneLength),
 		held: semaphore.NewWeighted(int64(heldMessages) * int64(p.lim.Message)), long: semaphore.NewWeighted(longMessages),
 	}
 	r.crew = newCrew()
@@ -210,8 +215,12 @@ func (p *Proxy) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		case err = <-failed: // which ended the reading too
 		default:
 			p.log.Info("the client has ended its side")
-			r.grace(ctx)
+			read <- nil
+			r.grace(ctx, read)
 		}
+	case <-r.gone:
+		p.log.Info("the client has ended its side, and not all that it said was taken")
+		r.grace(ctx, read)
 	case err = <-failed:
 	case <-ctx.Done():
 		p.log.Info("told to end")
@@ -220,11 +229,17 @@ func (p *Proxy) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// grace lets what is under way end by itself, for a short while.
-func (r *run) grace(ctx context.Context) {
+// grace lets what is under way end by itself, for a short while; read is what
+// comes of the reading.
+func (r *run) grace(ctx context.Context, read <-chan error) {
 	ctx, cancel := context.WithTimeout(ctx, r.lim.Grace)
 	defer cancel()
 	r.sessions.stopListening()
+	select {
+	case <-read: //nolint:errcheck // the client has gone, whatever that says
+	case <-ctx.Done():
+		return
+	}
 	done := make(chan struct{})
 	select {
 	case r.lane <- laneItem{last: done}:
@@ -290,8 +305,49 @@ func (r *run) read(in io.Reader) error {
 	}
 }
 
+// lookEvery is how often a client is looked at whose messages cannot be taken.
+const lookEvery = 100 * time.Millisecond
+
+// stuck has it noticed that the client goes while the reader waits. Its result
+// ends that.
+func (r *run) stuck() (stop func()) {
+	if r.cfg.Gone == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	r.work.Go(func() {
+		look := time.NewTicker(lookEvery)
+		defer look.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-look.C:
+			}
+			if r.cfg.Gone() {
+				select {
+				case r.gone <- struct{}{}:
+				default:
+				}
+				return
+			}
+		}
+	})
+	return cancel
+}
+
+// hold waits until there is room for so many bytes of messages to the server.
+func (r *run) hold(n int) error {
+	if r.held.TryAcquire(int64(n)) {
+		return nil
+	}
+	defer r.stuck()()
+	return r.held.Acquire(r.ctx, int64(n))
+}
+
 // refuse answers a message that is not sent.
 func (r *run) refuse(id []byte, f *failure) error {
+	defer r.stuck()()
 	return r.out.write(r.ctx, f.response(id))
 }
 
@@ -333,7 +389,7 @@ func (r *run) dispatch(line []byte) error {
 		}
 		return nil
 	}
-	if err := r.held.Acquire(r.ctx, int64(len(line))); err != nil {
+	if err := r.hold(len(line)); err != nil {
 		return err
 	}
 	switch {

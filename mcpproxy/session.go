@@ -180,16 +180,19 @@ func (r *run) renew(ctx context.Context, old *session) (*session, error) {
 	}
 	notify, cancel := context.WithTimeout(r.ctx, r.lim.Notify)
 	defer cancel()
-	resp, err := r.post(notify, s, *ready)
-	if err != nil {
-		return nil, err
-	}
-	discard(resp)
-	if resp.StatusCode >= 300 {
-		return nil, statusFailure(resp)
-	}
-	r.listen(s)
+	r.handshakeOver(notify, s, *ready)
 	return s, nil
+}
+
+// handshakeOver tells the server that the handshake is over, and listens. What
+// becomes of the message decides nothing: the server may have it, and if not it
+// says so to what follows.
+func (r *run) handshakeOver(ctx context.Context, s *session, ready message) {
+	resp, err := r.post(ctx, s, ready) //nolint:bodyclose // taken does
+	r.taken(ready, resp, err)
+	if !ended(resp, err) {
+		r.listen(s)
+	}
 }
 
 // endSession tells the server that nobody will come back.

@@ -92,6 +92,7 @@ func proxy(ctx context.Context, app *credcmd.App, target string, f proxyFlags) e
 	if err != nil {
 		return err
 	}
+	app.Streams.Err = newImpatient(app.Streams.Err)
 	app.Arm() // it is to end by itself when told to
 	log, err := f.logs.open(app.Streams)
 	if err != nil {
@@ -105,16 +106,16 @@ func proxy(ctx context.Context, app *credcmd.App, target string, f proxyFlags) e
 		return err
 	}
 	defer conn.Close()
+	in := app.Streams.In
 	p, err := mcpproxy.New(mcpproxy.Config{
-		Target: target, Locate: conn.Locate, Transport: conn, Header: header, Wire: wire, Log: log, Settle: conn.Close,
+		Target: target, Locate: conn.Locate, Transport: conn, Header: header, Wire: wire, Log: log, Gone: hungUp(in), Settle: conn.Close,
 		Limits: mcpproxy.Limits{Message: f.maxMessage},
 	})
 	if err != nil {
 		return err
 	}
-	in := streams.Awaited(app.Streams.In)
 	app.Streams.In = strings.NewReader("") // it is the client's: no sign-in asks there
-	return p.Run(ctx, in, app.Streams.Out)
+	return p.Run(ctx, streams.Awaited(in), app.Streams.Out)
 }
 
 // parseHeader reads the headers of --header.
@@ -129,7 +130,7 @@ func parseHeader(lines []string) (http.Header, error) {
 		case name == "Authorization":
 			return nil, streams.Usage("--header Authorization: the token of the target is what is sent there")
 		case strings.HasPrefix(name, "Mcp-"), slices.Contains(protocolHeaders, name):
-			return nil, streams.Usage("--header %s: the protocol sets that itself", name)
+			return nil, streams.Usage("--header %s: the protocol says what is sent there", name)
 		}
 		h.Add(name, value)
 	}
@@ -139,4 +140,6 @@ func parseHeader(lines []string) (http.Header, error) {
 var protocolHeaders = []string{
 	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Host", "Last-Event-Id",
 	"Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	// With one of these, net/http sends a request a second time.
+	"Idempotency-Key", "X-Idempotency-Key",
 }
