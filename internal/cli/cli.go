@@ -17,6 +17,7 @@ import (
 	"github.com/spendonce/spendonce/internal/cli/leasecmd"
 	"github.com/spendonce/spendonce/internal/cli/logincmd"
 	"github.com/spendonce/spendonce/internal/cli/mcpcmd"
+	"github.com/spendonce/spendonce/internal/cli/program"
 	"github.com/spendonce/spendonce/internal/cli/requestcmd"
 	"github.com/spendonce/spendonce/internal/cli/streams"
 )
@@ -37,15 +38,19 @@ func MainWith(argv []string, shared credcmd.OpenShared) int {
 	ctx, signals := newSignals(s)
 	app := &credcmd.App{Streams: s, Arm: signals.arm, Disarm: signals.disarm, Version: Version, Interrupter: signals.set, Hold: signals.hold, OpenShared: shared}
 	var err error
+	var ran *cobra.Command
 	if run := helpercmd.Fast(app, args); run != nil {
 		err = run(ctx)
 	} else {
 		root := newRoot(app)
 		root.SetArgs(args)
-		err = root.ExecuteContext(ctx)
+		ran, err = root.ExecuteContextC(ctx)
 	}
 	if elsewhere(app, err) {
 		err = runElsewhere(app, argv)
+		if ran != nil && ran.Name() == "exec" {
+			err = program.Own(err)
+		}
 	}
 	if sig := signals.ended(); sig != 0 && err != nil {
 		return 128 + sig

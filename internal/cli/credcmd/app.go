@@ -288,12 +288,13 @@ func TargetArg(what string) cobra.PositionalArgs {
 	}
 }
 
-// CompleteTargets offers the names that are stored or configured.
+// CompleteTargets offers the names that are stored or configured. Those that
+// are kept in etcd are configured, and nobody is asked over the network.
 func (a *App) CompleteTargets(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	cfg := a.StoreConfig()
 	cfg.Keys = quietKeys{cfg.Keys}
-	if s, err := a.open(cfg); err == nil {
+	if s, err := credstore.Open(cfg); err == nil {
 		if entries, err := s.List(); err == nil {
 			for _, e := range entries {
 				if e.Usable {

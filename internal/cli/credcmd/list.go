@@ -2,6 +2,7 @@ package credcmd
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ type listTarget struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	NotBefore *time.Time `json:"not_before,omitempty"`
 	Override  string     `json:"override,omitempty"` // the variable that replaces the stored token
+	Error     string     `json:"error,omitempty"`    // why what is stored cannot be read
 }
 
 func (a *App) listCommand() *cobra.Command {
@@ -38,8 +40,9 @@ func (a *App) listCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the targets with account, expiry and state",
 		Long: `List the targets with account, expiry of the access token, and state. No token is
-printed, no lock is taken and no server is asked. --json has the exact times, and the
-URL, issuer and scope of each.`,
+printed, no lock is taken and no authorization server is asked; what is kept in etcd is
+read there. --json has the exact times, the URL, issuer and scope of each, and why one
+cannot be read.`,
 		Example: "  spendonce list\n  spendonce list --json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -77,6 +80,9 @@ func (a *App) listed(entries []credstore.Entry, now time.Time) []listTarget {
 			at := e.NotBefore.UTC()
 			t.NotBefore = &at
 		}
+		if e.Err != nil {
+			t.Error = e.Err.Error()
+		}
 		if e.Override {
 			t.Override = credstore.OverrideVariable(e.Target)
 		}
@@ -99,6 +105,10 @@ func (a *App) listed(entries []credstore.Entry, now time.Time) []listTarget {
 // State says in a word or two what a target is good for now.
 func State(e credstore.Entry, now time.Time) string {
 	switch {
+	case errors.Is(e.Err, credstore.ErrShared):
+		return "not reached"
+	case e.Err != nil && e.Kind == "":
+		return "unreadable"
 	case e.Err != nil:
 		return "session file unreadable"
 	case !e.Usable:
@@ -128,6 +138,12 @@ func (a *App) printList(targets []listTarget) error {
 		return nil
 	}
 	w := tabwriter.NewWriter(a.Streams.Out, 0, 0, 2, ' ', 0)
+	for _, t := range targets {
+		if t.Error != "" {
+			a.Streams.Warn(t.Error)
+			break // one reason, such as that etcd is away, is that of all
+		}
+	}
 	fmt.Fprintln(w, "TARGET\tKIND\tACCOUNT\tEXPIRES\tSTATE")
 	for _, t := range targets {
 		expires := "-"
