@@ -131,6 +131,25 @@ func TestALeaderThatIsLostIsReplaced(t *testing.T) {
 	}
 }
 
+func TestAClientNeedsACertificateOfTheAuthority(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.Options{Programs: 1})
+	mine := c.TLS
+	for _, other := range []*cluster.Authority{c.Authority, cluster.NewAuthority(t)} {
+		c.TLS = other.Client(t, "another")
+		c.TLS.CA = mine.CA
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if other == c.Authority {
+			ctx = patient(t)
+		}
+		_, err := c.Client(t, c.Programs[0], c.User).Get(ctx, "key")
+		cancel()
+		if served := err == nil; served != (other == c.Authority) {
+			t.Errorf("served: %v, %v", served, err)
+		}
+	}
+}
+
 func TestTheUserCannotLeaveItsPrefix(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Password: true, Programs: 1})
