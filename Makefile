@@ -199,6 +199,7 @@ fuzz: ## each fuzz target for FUZZTIME (default 5s), those of the broker's input
 bench: ## ratios measured in one run, on an idle machine (UPDATE=1: into docs/ too)
 	mkdir -p bin && cd tests && $(GO) run ./bench -json ../bin/bench.json \
 		$(if $(UPDATE),-update ../docs/figures.md -svg ../docs/storm.svg) $(BENCHFLAGS)
+	cd tests/etcd && SPENDONCE_BENCH=1 $(GO) test -count=1 -v -run '^TestFigures$$' ./bench
 
 .PHONY: cross
 cross: ## build and vet the credential half for macOS
