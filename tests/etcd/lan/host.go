@@ -26,7 +26,7 @@ type Host struct {
 	starting sync.Mutex // held until what started is in processes
 
 	mu        sync.Mutex
-	back      chan struct{} // closed by Join; nil while the host is not cut off
+	in, out   chan struct{} // closed by Join; nil while the way is free
 	delay     time.Duration
 	skew      int64 // seconds
 	processes []process
@@ -43,10 +43,22 @@ func (h *Host) At(port uint16) string { return netip.AddrPortFrom(h.Addr, port).
 // Cut takes the host off the network: until Join, nothing that it sends
 // arrives anywhere else, and nothing reaches it. Nobody is told.
 func (h *Host) Cut() {
+	h.Mute()
+	h.Deafen()
+}
+
+// Mute lets nothing that the host sends arrive anywhere else, until Join.
+func (h *Host) Mute() { h.block(&h.out) }
+
+// Deafen lets nothing reach the host, until Join. What it asks for still
+// happens, but it never hears of it.
+func (h *Host) Deafen() { h.block(&h.in) }
+
+func (h *Host) block(way *chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.back == nil {
-		h.back = make(chan struct{})
+	if *way == nil {
+		*way = make(chan struct{})
 	}
 }
 
@@ -54,10 +66,35 @@ func (h *Host) Cut() {
 func (h *Host) Join() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.back != nil {
-		close(h.back)
-		h.back = nil
+	for _, way := range []*chan struct{}{&h.in, &h.out} {
+		if *way != nil {
+			close(*way)
+			*way = nil
+		}
 	}
+}
+
+// blocked is closed when what stands between two hosts may be gone; it is nil
+// if nothing does. A host that is not known is never in the way.
+func blocked(from, to *Host) <-chan struct{} {
+	if from == to {
+		return nil
+	}
+	if from != nil {
+		if c := from.way(&from.out); c != nil {
+			return c
+		}
+	}
+	if to != nil {
+		return to.way(&to.in)
+	}
+	return nil
+}
+
+func (h *Host) way(of *chan struct{}) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return *of
 }
 
 // Delay makes everything that the host sends take d longer from now on.
@@ -66,15 +103,6 @@ func (h *Host) Delay(d time.Duration) {
 	defer h.mu.Unlock()
 	h.delay = d
 }
-
-// joined is closed when the host is back; it is nil if the host is not cut off.
-func (h *Host) joined() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.back
-}
-
-func (h *Host) isCut() bool { return h.joined() != nil }
 
 func (h *Host) delayed() time.Duration {
 	h.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os/exec"
@@ -68,6 +69,55 @@ func TestAProcessIsCutOffWithItsHost(t *testing.T) {
 	})
 }
 
+func TestADeafHostIsHeardAndAMuteOneIsNot(t *testing.T) {
+	everywhere(t, 2, func(t *testing.T, l *lan.LAN) {
+		a, b := l.Hosts[0], l.Hosts[1]
+		heard := make(chan string, 1)
+		serve(t, b, func(c net.Conn) {
+			for lines := bufio.NewScanner(c); lines.Scan(); fmt.Fprintln(c, lines.Text()) {
+				heard <- lines.Text()
+			}
+		})
+		c, err := a.Dial(t.Context(), "tcp", b.At(7))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		const long, short = 10 * time.Second, 300 * time.Millisecond
+		arrives := func(want string) {
+			t.Helper()
+			select {
+			case got := <-heard:
+				if got != want {
+					t.Errorf("%q arrived, not %q", got, want)
+				}
+			case <-time.After(long):
+				t.Errorf("%q did not arrive", want)
+			}
+		}
+		if got, err := exchange(c, "one", long); err != nil || got != "one" {
+			t.Fatalf("before: %q, %v", got, err)
+		}
+		arrives("one")
+		a.Deafen()
+		if got, err := exchange(c, "two", short); err == nil {
+			t.Errorf("deaf, it heard %q", got)
+		}
+		arrives("two")
+		a.Mute()
+		if got, err := exchange(c, "three", short); err == nil {
+			t.Errorf("deaf and mute, it heard %q", got)
+		}
+		select {
+		case got := <-heard:
+			t.Errorf("of a mute host, %q arrived", got)
+		default:
+		}
+		a.Join()
+		arrives("three")
+	})
+}
+
 func TestWhatWaitedForACutLineArrives(t *testing.T) {
 	everywhere(t, 2, func(t *testing.T, l *lan.LAN) {
 		a, b := l.Hosts[0], l.Hosts[1]
@@ -93,6 +143,11 @@ func TestWhatWaitedForACutLineArrives(t *testing.T) {
 
 func echo(t *testing.T, h *lan.Host) {
 	t.Helper()
+	serve(t, h, func(c net.Conn) { _, _ = io.Copy(c, c) })
+}
+
+func serve(t *testing.T, h *lan.Host, each func(net.Conn)) {
+	t.Helper()
 	addr, err := h.Listen(7)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +163,7 @@ func echo(t *testing.T, h *lan.Host) {
 			if err != nil {
 				return
 			}
-			go func() { defer c.Close(); _, _ = io.Copy(c, c) }()
+			go func() { defer c.Close(); each(c) }()
 		}
 	}()
 }

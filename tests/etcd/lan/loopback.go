@@ -153,25 +153,17 @@ func (g *loopback) pump(w, r *net.TCPConn, from, to *Host, f *flow) {
 	}
 }
 
-// awaitPath waits until neither of the two is cut off, unless the test ends
-// before. A host that is not known is always there.
+// awaitPath waits until nothing stands between the two, unless the test ends
+// before.
 func (g *loopback) awaitPath(from, to *Host) bool {
-	for {
-		var wait <-chan struct{}
-		for _, h := range []*Host{from, to} {
-			if h != nil && from != to && wait == nil {
-				wait = h.joined()
-			}
-		}
-		if wait == nil {
-			return true
-		}
+	for wait := blocked(from, to); wait != nil; wait = blocked(from, to) {
 		select {
 		case <-wait:
 		case <-g.lan.ended.Done():
 			return false
 		}
 	}
+	return true
 }
 
 // pass lets time pass, unless the test ends before.

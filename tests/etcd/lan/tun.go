@@ -67,7 +67,7 @@ const maxPacket = 1 << 16
 
 // latePacket is one on a slow line.
 type latePacket struct {
-	to    *room
+	to    *Host
 	due   time.Time
 	bytes []byte
 }
@@ -84,13 +84,13 @@ func (g *namespaces) carry(from *Host, r *room) {
 		}
 		packet := buf[:n]
 		to := g.addressee(packet)
-		if to == nil || from.isCut() || to.isCut() {
+		if to == nil || blocked(from, to) != nil {
 			continue
 		}
 		g.lan.record.packet(packet)
 		if d := from.delayed(); d > 0 {
 			select {
-			case r.late <- latePacket{g.rooms[to], time.Now().Add(d), append([]byte(nil), packet...)}:
+			case r.late <- latePacket{to, time.Now().Add(d), append([]byte(nil), packet...)}:
 			default:
 			}
 			continue
@@ -116,8 +116,8 @@ func (g *namespaces) deliverLate(from *Host, r *room) {
 		case <-g.lan.ended.Done():
 			return
 		}
-		if !from.isCut() {
-			_, _ = p.to.tun.Write(p.bytes)
+		if blocked(from, p.to) == nil {
+			_, _ = g.rooms[p.to].tun.Write(p.bytes)
 		}
 	}
 }
