@@ -341,6 +341,7 @@ func (r *run) passBatch(own *call, m message) *failure {
 }
 
 func (r *run) write(raw []byte) *failure {
+	r.trimAfter(raw)
 	if err := r.out.write(r.ctx, raw); err != nil {
 		return unanswered("client", "%v", err)
 	}

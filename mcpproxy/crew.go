@@ -28,6 +28,7 @@ func (c crew) do(ctx context.Context, work *sync.WaitGroup, call func()) {
 		work.Go(func() {
 			for call != nil {
 				call()
+				call = nil // who is at rest holds no message
 				call = c.another(ctx)
 			}
 		})

@@ -2,10 +2,12 @@ package mcpproxy
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"weak"
 )
 
 func TestCallsRunAtOnceAndFewGoroutinesStayBehind(t *testing.T) {
@@ -32,6 +34,27 @@ func TestCallsRunAtOnceAndFewGoroutinesStayBehind(t *testing.T) {
 			if len(c.rest) != atRest {
 				t.Errorf("%d goroutines wait for another call, want %d", len(c.rest), atRest)
 			}
+		}
+		cancel()
+		work.Wait()
+	})
+}
+
+func TestAGoroutineAtRestHoldsNothingOfItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var work sync.WaitGroup
+		c := newCrew()
+		call := func(message *[1 << 20]byte) weak.Pointer[[1 << 20]byte] {
+			c.do(ctx, &work, func() { clear(message[:]) })
+			return weak.Make(message)
+		}
+		held := call(new([1 << 20]byte))
+		synctest.Wait()
+		runtime.GC()
+		if len(c.rest) != 1 || held.Value() != nil {
+			t.Errorf("%d at rest, and what the call was about is held: %v", len(c.rest), held.Value() != nil)
 		}
 		cancel()
 		work.Wait()

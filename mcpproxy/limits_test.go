@@ -42,6 +42,31 @@ func TestLongMessagesPassBothWays(t *testing.T) {
 	}
 }
 
+func TestMemoryMayBeGivenBackAfterALongMessageOfEitherSideAndAfterNoOther(t *testing.T) {
+	const long = 1<<20 + 1
+	for name, size := range map[string]struct{ asked, answered int }{"a request": {long, 1}, "an answer": {1, long}, "neither": {1, 1}} {
+		t.Run(name, func(t *testing.T) {
+			s := serveSession(t, "2025-11-25", func(w http.ResponseWriter, _ *http.Request, _ string) {
+				answer(w, `{"id":1,"result":"`+strings.Repeat("x", size.answered)+`"}`)
+			})
+			trimmed := make(chan struct{}, 10)
+			c := connect(t, s.URL, mcpproxy.Config{
+				Trim: func() { trimmed <- struct{}{} }, Limits: mcpproxy.Limits{Trim: time.Millisecond},
+			})
+			c.handshake("2025-11-25")
+			c.say(`{"id":1,"method":"m","params":["` + strings.Repeat("x", size.asked) + `"]}`)
+			c.hear()
+			if name != "neither" {
+				<-trimmed
+			}
+			c.end()
+			if n := len(trimmed); name == "neither" && n > 0 {
+				t.Errorf("%d times", n)
+			}
+		})
+	}
+}
+
 const limit = 100_000
 
 func TestAMessageOverTheLimitIsAnErrorAndTheStreamGoesOn(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
 	"sync"
@@ -55,6 +56,9 @@ type Config struct {
 	// Settle, if set, returns when what must not be cut short has ended: the
 	// exchange of a token. It is called once, when the client has gone.
 	Settle func()
+	// Trim, if set, is called some time after a message of more than a MiB:
+	// memory that was needed for it may be given back.
+	Trim   func()
 	Limits Limits
 }
 
@@ -69,6 +73,7 @@ type Limits struct {
 	Linger   time.Duration // for a stream to end after its answer [5 s]
 	Hold     time.Duration // from which on a stream that was open and brought nothing is no failure [10 s]
 	Open     time.Duration // for an HTTPWithSSE server to say where its endpoint is [30 s]
+	Trim     time.Duration // without a long message, until memory may be given back [1 s]
 }
 
 func (l Limits) withDefaults() Limits {
@@ -76,6 +81,7 @@ func (l Limits) withDefaults() Limits {
 		Message: cmp.Or(l.Message, 64<<20), InFlight: cmp.Or(l.InFlight, 4096), Notify: cmp.Or(l.Notify, 30*time.Second),
 		Pause: cmp.Or(l.Pause, time.Second), Grace: cmp.Or(l.Grace, 400*time.Millisecond), Leave: cmp.Or(l.Leave, 400*time.Millisecond),
 		Linger: cmp.Or(l.Linger, 5*time.Second), Open: cmp.Or(l.Open, 30*time.Second), Hold: cmp.Or(l.Hold, 10*time.Second),
+		Trim: cmp.Or(l.Trim, time.Second),
 	}
 }
 
@@ -170,6 +176,7 @@ type run struct {
 	lane   chan laneItem
 	work   sync.WaitGroup
 	crew   crew
+	trim   *time.Timer
 	served pulse
 
 	flights  flights
@@ -197,6 +204,8 @@ func (p *Proxy) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		held: semaphore.NewWeighted(int64(heldMessages) * int64(p.lim.Message)), long: semaphore.NewWeighted(longMessages),
 	}
 	r.crew = newCrew()
+	r.trim = time.AfterFunc(math.MaxInt64, p.cfg.Trim) // until there is a reason
+	defer r.trim.Stop()
 	r.sessions.renewing = make(chan struct{}, 1)
 	// The end of ctx ends the run, which then ends what is under way.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -297,6 +306,7 @@ func (r *run) read(in io.Reader) error {
 				err = r.refuse(long.id, tooLong(r.lim.Message))
 			}
 		default:
+			r.trimAfter(line)
 			err = r.dispatch(line)
 		}
 		if err != nil {
@@ -343,6 +353,13 @@ func (r *run) hold(n int) error {
 	}
 	defer r.stuck()()
 	return r.held.Acquire(r.ctx, int64(n))
+}
+
+// trimAfter has memory given back some time after a message, if that is long.
+func (r *run) trimAfter(message []byte) {
+	if len(message) > longMessage && r.cfg.Trim != nil {
+		r.trim.Reset(r.lim.Trim)
+	}
 }
 
 // refuse answers a message that is not sent.

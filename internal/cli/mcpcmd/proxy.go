@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -109,7 +110,7 @@ func proxy(ctx context.Context, app *credcmd.App, target string, f proxyFlags) e
 	in := app.Streams.In
 	p, err := mcpproxy.New(mcpproxy.Config{
 		Target: target, Locate: conn.Locate, Transport: conn, Header: header, Wire: wire, Log: log, Gone: hungUp(in), Settle: conn.Close,
-		Limits: mcpproxy.Limits{Message: f.maxMessage},
+		Trim: debug.FreeOSMemory, Limits: mcpproxy.Limits{Message: f.maxMessage},
 	})
 	if err != nil {
 		return err
