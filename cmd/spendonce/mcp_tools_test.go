@@ -131,7 +131,22 @@ func TestWhatATerminalsUserMustDoIsAnExitCode(t *testing.T) {
 		{"no arguments", func() {}, []string{"call", "work"}, 2, "which tool"},
 		{"an array", func() {}, []string{"call", "work", "echo", "[1]"}, 2, "no JSON object"},
 		{"broken JSON", func() {}, []string{"call", "work", "echo", `{"a":`}, 2, "no JSON object"},
-		{"another target", func() {}, []string{"tools", "other"}, 4, "spendonce login other"},
+		{"another target", func() {}, []string{"tools", "other"}, 2, "spendonce login other"},
+		{"another target to call", func() {}, []string{"call", "other", "echo"}, 2, "spendonce login other"},
+		{"no session", func() { h.write("state/remote-credentials.json", "{}") }, []string{"tools", "work"}, 3, "spendonce login work"},
+		{"a damaged store", func() { h.write("state/remote-credentials.json", "{") }, []string{"tools", "work"}, 6, "remote-credentials.json"},
+		{"a session that has ended", func() {
+			h.signIn(expired)
+			must(t, h.server.RevokeFamily(h.session.RefreshToken.Reveal()))
+		}, []string{"tools", "work"}, 4, "spendonce login work"},
+		{"no authorization server", func() {
+			h.signIn(expired)
+			h.write("config/spendonce/config.toml", fmt.Sprintf("[targets.work]\nurl = %q\ntoken_endpoint = \"http://127.0.0.1:9/\"\nclient_id = %q\n", h.url, h.server.ClientID()))
+		}, []string{"tools", "work"}, 5, "work"},
+		{"all well again", func() {
+			h.write("config/spendonce/config.toml", fmt.Sprintf("[targets.work]\nurl = %q\ntoken_endpoint = %q\nclient_id = %q\n", h.url, h.server.TokenEndpoint(), h.server.ClientID()))
+			h.signIn(lasting)
+		}, []string{"call", "work", "nothing"}, 1, "no tool of that name"},
 		{"a missing scope", func() { h.lacks.Store(true) }, []string{"tools", "work"}, 4, "--scope mcp:write --scope mcp:admin"},
 		{"rejected for all", func() { h.lacks.Store(false); h.rejects.Store(true) }, []string{"tools", "work"}, 8, "work"},
 	} {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spendonce/spendonce/credstore"
@@ -27,6 +29,7 @@ type dialogue struct {
 	out    *bufio.Reader
 	output *io.PipeReader
 	last   int
+	by     *remembering
 	ended  chan struct{}
 }
 
@@ -52,25 +55,51 @@ type answerError struct {
 // Error words it for a terminal.
 func (e *answerError) Error() string { return credcmd.Printable(e.Message) }
 
-// Unwrap tells what of the proxy's errors exit codes depend on.
-func (e *answerError) Unwrap() error {
-	if e.Data.Source != "spendonce" {
-		return nil
+// of is the error by what has caused it, if the proxy has given it in the
+// server's place: the same as any other command's.
+func (e *answerError) of(cause error) error {
+	switch {
+	case e.Data.Source != "spendonce":
+		return e
+	case e.Code != mcpproxy.CodeUnanswered && cause != nil:
+		return because{e, cause}
+	case e.Code == mcpproxy.CodeUnanswered:
+		return because{e, credstore.ErrTemporary}
 	}
-	switch e.Data.Kind {
-	case "login_required", "insufficient_scope":
-		return credstore.ErrLoginRequired
-	case "rejected":
-		return credstore.ErrRejected
-	case "store":
-		return credstore.ErrUnsafe
-	case "temporary":
-		return credstore.ErrTemporary
+	return e
+}
+
+// because is an error that says no more than the first, and is of the second's
+// kind.
+type because struct {
+	error
+	cause error
+}
+
+func (b because) Unwrap() error { return b.cause }
+
+// remembering keeps the last error of a transport.
+type remembering struct {
+	http.RoundTripper
+	mu   sync.Mutex
+	last error
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (r *remembering) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := r.RoundTripper.RoundTrip(req)
+	if err != nil {
+		r.mu.Lock()
+		r.last = err
+		r.mu.Unlock()
 	}
-	if e.Code == mcpproxy.CodeUnanswered {
-		return credstore.ErrTemporary
-	}
-	return nil
+	return resp, err
+}
+
+func (r *remembering) cause() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
 }
 
 // converse begins a dialogue with the target's server: its handshake is over
@@ -81,8 +110,13 @@ func converse(ctx context.Context, app *credcmd.App, target string) (*dialogue, 
 	if err != nil {
 		return nil, err
 	}
+	if _, err := conn.Locate(); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	by := &remembering{RoundTripper: conn}
 	p, err := mcpproxy.New(mcpproxy.Config{
-		Target: target, Locate: conn.Locate, Transport: conn, Settle: conn.Close,
+		Target: target, Locate: conn.Locate, Transport: by, Settle: conn.Close,
 		Limits: mcpproxy.Limits{Grace: time.Millisecond}, // nothing is under way when we go
 	})
 	if err != nil {
@@ -91,7 +125,7 @@ func converse(ctx context.Context, app *credcmd.App, target string) (*dialogue, 
 	}
 	input, in := io.Pipe()
 	output, out := io.Pipe()
-	d := &dialogue{app: app, in: in, output: output, out: bufio.NewReader(output), ended: make(chan struct{})}
+	d := &dialogue{app: app, in: in, output: output, out: bufio.NewReader(output), by: by, ended: make(chan struct{})}
 	go func() {
 		defer close(d.ended)
 		defer conn.Close()
@@ -160,7 +194,7 @@ func (d *dialogue) ask(method string, params any) (json.RawMessage, error) {
 		case m.Method == "" && string(m.ID) == id:
 			<-sent
 			if m.Error != nil {
-				return nil, fmt.Errorf("%s: %w", method, m.Error)
+				return nil, fmt.Errorf("%s: %w", method, m.Error.of(d.by.cause()))
 			}
 			return m.Result, nil
 		}

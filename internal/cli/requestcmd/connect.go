@@ -44,14 +44,17 @@ type ConnectConfig struct {
 }
 
 // unknownPlace: a target of which nothing is known, so that its token could
-// go nowhere. It is a [credstore.ErrNoCredential].
+// go nowhere. It is a [credstore.ErrUnknownTarget] and, as for another program
+// the same is to be done, a [credstore.ErrNoCredential].
 type unknownPlace struct{ target string }
 
 func (e unknownPlace) Error() string {
 	return fmt.Sprintf("it is not known where the token of %s may go: sign in with 'spendonce login %s --url URL'", e.target, e.target)
 }
 
-func (unknownPlace) Unwrap() error { return credstore.ErrNoCredential }
+func (unknownPlace) Unwrap() []error {
+	return []error{credstore.ErrUnknownTarget, credstore.ErrNoCredential}
+}
 
 // Connect prepares requests to a target. Whether there is a session is seen at
 // each request, and so is where it may go, if that is not known yet: an error
