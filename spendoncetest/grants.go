@@ -69,6 +69,7 @@ type grants struct {
 	refresh    map[digest]*refreshToken
 	access     map[digest]*accessToken
 	generation int // access tokens of an earlier one are expired
+	issued     []string
 }
 
 func newGrants() grants {
@@ -77,10 +78,12 @@ func newGrants() grants {
 
 func (g *grants) addAccess(f *family, token string, expires time.Time) {
 	g.access[digestOf(token)] = &accessToken{family: f, expires: expires, generation: g.generation}
+	g.issued = append(g.issued, token)
 }
 
 func (g *grants) addRefresh(f *family, token string) {
 	g.refresh[digestOf(token)] = &refreshToken{family: f}
+	g.issued = append(g.issued, token)
 }
 
 // live returns the family of an access token that opens the resource.
@@ -140,6 +143,18 @@ func (s *TokenServer) revoke(f *family) {
 	}
 	f.revoked = true
 	s.update(func(c *Counters) { c.FamiliesRevoked++; c.LiveFamilies-- })
+}
+
+// Issued returns every access and refresh token that there ever was, for a test
+// that looks for them where none should be.
+func (s *TokenServer) Issued() []secret.Secret {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]secret.Secret, len(s.grants.issued))
+	for i, token := range s.grants.issued {
+		all[i] = secret.New(token)
+	}
+	return all
 }
 
 // NewSession makes a family as if account had signed in to the first client,

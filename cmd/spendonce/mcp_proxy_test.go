@@ -138,7 +138,15 @@ func (p *pipes) hear() string {
 	if err != nil {
 		p.h.t.Fatalf("%v; %s", err, p.err.String())
 	}
+	p.heard(line)
 	return strings.TrimSuffix(line, "\n")
+}
+
+// heard keeps what will be searched for tokens.
+func (p *pipes) heard(text string) {
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	p.h.outputs.WriteString(text)
 }
 
 // ask sends a request and returns the answer.
@@ -162,6 +170,7 @@ func (p *pipes) over() (int, string) {
 	p.h.t.Helper()
 	rest, err := io.ReadAll(p.lines)
 	must(p.h.t, err)
+	p.heard(string(rest))
 	code, _ := p.end()
 	return code, string(rest)
 }
