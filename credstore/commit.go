@@ -28,7 +28,7 @@ func (h *hold) commit(v view, d decision, sent secret.Secret, tokens Tokens) (To
 	defer unstage()
 	save := func() error { return h.save(v, d, sent, next, tokens) }
 	saveErr := h.withKey(save)
-	if saveErr != nil && !errors.Is(saveErr, lockfile.ErrNotObtained) { // the lock has been waited for once
+	if saveErr != nil && !errors.Is(saveErr, lockfile.ErrNotObtained) && !errors.Is(saveErr, ErrShared) { // these have been waited for once
 		h.room.spoilt()
 		saveErr = h.withKey(save)
 	}

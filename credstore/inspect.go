@@ -267,7 +267,7 @@ func (s *Store) inspectTarget(name string, snap *snapshot, locks *durable.Dir, s
 		})
 	}
 	if stored {
-		t.Entry, t.Stored = s.entry(name, record), true
+		t.Entry, t.Stored = s.entry(name, snap), true
 	}
 	cfg := SourceConfig{Target: name, Exchange: sendsNothing}
 	if settings != nil {

@@ -46,7 +46,7 @@ func (s *Store) List() ([]Entry, error) {
 		}
 		var e Entry
 		err := s.reading(context.Background(), func() error {
-			e = s.entry(m.name, v.records[m.name])
+			e = s.entry(m.name, v)
 			return e.Err
 		})
 		e.Err = err
@@ -87,7 +87,7 @@ func (s *Store) known(ctx context.Context, target string) (Known, bool, error) {
 	m := s.medium(target)
 	err := s.reading(ctx, func() (err error) {
 		if v, err = m.read(target, true); err == nil {
-			session, err = m.session(target, true)
+			session, err = m.session(target, v, true)
 		}
 		return err
 	})
@@ -102,7 +102,9 @@ func (s *Store) known(ctx context.Context, target string) (Known, bool, error) {
 	return Known{URL: session.URL, Hosts: session.Hosts, Pin: *session.Pin, Login: session.LoginID}, true, nil
 }
 
-func (s *Store) entry(name string, r Record) Entry {
+// entry tells of a target that stands in v.
+func (s *Store) entry(name string, v *snapshot) Entry {
+	r, _ := v.record(name)
 	e := Entry{Target: name, Kind: r.Kind, HasToken: !r.AccessToken.Empty() || !r.Token.Empty(), ExpiresAt: r.ExpiresAt, Refreshable: !r.RefreshToken.Empty()}
 	if !ValidName(name) {
 		return e
@@ -111,7 +113,7 @@ func (s *Store) entry(name string, r Record) Entry {
 	if _, set := lookupOverride(name); set {
 		e.Override = true
 	}
-	session, err := s.medium(name).session(name, false)
+	session, err := s.medium(name).session(name, v, false)
 	if err != nil {
 		e.Err = err
 		return e

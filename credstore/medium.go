@@ -21,8 +21,8 @@ type medium interface {
 	// what a file looks like.
 	read(target string, bytes bool) (*snapshot, error)
 	// session returns the target's session as it is stored, nil if there is
-	// none.
-	session(target string, bytes bool) (*session, error)
+	// none. beside is what read returned for the record.
+	session(target string, beside *snapshot, bytes bool) (*session, error)
 	// known reports whether somebody has signed in to the target before.
 	known(target string) bool
 	// scope is what a refresh of the target has to lock; an error if that
@@ -156,7 +156,7 @@ func (d disk) read(_ string, bytes bool) (*snapshot, error) {
 	return d.Store.read()
 }
 
-func (d disk) session(target string, bytes bool) (*session, error) {
+func (d disk) session(target string, _ *snapshot, bytes bool) (*session, error) {
 	return d.readSession(target, !bytes)
 }
 

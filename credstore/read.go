@@ -56,6 +56,7 @@ type snapshot struct {
 	form    *form
 	doc     *document
 	records map[string]Record
+	session *session // of the one target, where a value holds both
 }
 
 func (v *snapshot) record(target string) (Record, bool) {

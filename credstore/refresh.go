@@ -66,12 +66,18 @@ func (h *hold) lockTarget() (err error) {
 // finish goes on under the lock that start took.
 func (h *hold) finish() {
 	t, again, err := h.once()
-	if errors.Is(err, lockfile.ErrLost) { // a source program took it: once more
+	if lostUnsent(err) { // a source program took it, or its lease ended: once more
 		if err = h.lockTarget(); err == nil {
 			t, again, err = h.once()
 		}
 	}
 	h.end(t, again, err)
+}
+
+// lostUnsent reports that the lock was lost before anything was sent. What
+// came back for a token stays its caller's, whoever has the lock by then.
+func lostUnsent(err error) bool {
+	return errors.Is(err, lockfile.ErrLost) && !errors.Is(err, ErrNotSaved)
 }
 
 // end is the result: a token, or to look again, or an error.
@@ -84,8 +90,8 @@ func (h *hold) end(t Token, again bool, err error) {
 		t, again, err = h.token, !h.found, nil
 	case needed(err) != nil:
 		t, again, err = Token{}, true, nil // it is fetched without the locks
-	case errors.Is(err, lockfile.ErrLost):
-		err = failing(ErrLocked, []error{err}, "the lock of %s was broken by another program before the refresh began, so nothing was sent: try again", h.src.cfg.Target)
+	case lostUnsent(err):
+		err = failing(ErrLocked, []error{err}, "the lock of %s was lost to another program before the refresh began, so nothing was sent: try again", h.src.cfg.Target)
 	}
 	h.flight.token, h.flight.again, h.flight.err = t, again, h.store.changeError(err)
 	for _, w := range h.warnings {

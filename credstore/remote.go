@@ -28,7 +28,6 @@ type remote struct {
 type kept struct {
 	version int64
 	snap    *snapshot
-	session *session
 }
 
 // readBound is the part of StaleAfter in which one call has to be answered.
@@ -61,8 +60,10 @@ func (r *remote) get(ctx context.Context, target string, bound time.Duration) (*
 // failure gives an error of the shared store its kind.
 func (r *remote) failure(err error) error {
 	switch {
-	case err == nil, kindOf(err) != nil, errors.Is(err, lockfile.ErrLost), errors.Is(err, lockfile.ErrStopped), errors.Is(err, context.Canceled):
+	case err == nil, kindOf(err) != nil, errors.Is(err, lockfile.ErrStopped), errors.Is(err, context.Canceled):
 		return err
+	case errors.Is(err, lockfile.ErrLost):
+		return failing(ErrLocked, []error{err}, "the lock of the shared store went to another process, for nothing was heard of this one for too long")
 	case errors.Is(err, ErrShared):
 		return failing(ErrTemporary, []error{err}, "%v", err)
 	case errors.Is(err, ErrConfig):
@@ -116,7 +117,7 @@ func (r *remote) decode(target string, v SharedValue) (*kept, error) {
 		k.snap.records = map[string]Record{target: readRecord(record)}
 	}
 	if session, ok := doc.get("session"); ok {
-		if k.session, err = parseSession(session, target); err != nil {
+		if k.snap.session, err = parseSession(session, target); err != nil {
 			return nil, broken(err)
 		}
 	}
@@ -130,8 +131,8 @@ func (k *kept) encode(target string) ([]byte, error) {
 	if record, ok := k.snap.doc.get(target); ok {
 		doc.set("record", record)
 	}
-	if k.session != nil {
-		named := *k.session
+	if k.snap.session != nil {
+		named := *k.snap.session
 		named.Target = target
 		b, err := named.encode()
 		if err != nil {
@@ -170,16 +171,10 @@ func (r *remote) read(target string, bytes bool) (*snapshot, error) {
 	}
 }
 
-// session returns the one that was read with the record, or with a later one.
-func (r *remote) session(target string, _ bool) (*session, error) {
-	if k := r.lastRead(target); k != nil {
-		return k.session, nil
-	}
-	k, err := r.get(context.Background(), target, r.readBound())
-	if err != nil {
-		return nil, err
-	}
-	return k.session, nil
+// session is the one that was read with the record: another reading may have
+// ended meanwhile, and nobody's token must meet another login's server.
+func (*remote) session(_ string, beside *snapshot, _ bool) (*session, error) {
+	return beside.session, nil
 }
 
 // known: a target is only here if the configuration names it.
@@ -217,8 +212,8 @@ func (r *remote) entries() []Entry {
 			entries = append(entries, Entry{Target: name, Usable: true, Err: err})
 			continue
 		}
-		if record, ok := snap.record(name); ok {
-			entries = append(entries, r.store.entry(name, record))
+		if _, ok := snap.record(name); ok {
+			entries = append(entries, r.store.entry(name, snap))
 		}
 	}
 	return entries

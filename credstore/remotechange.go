@@ -1,6 +1,7 @@
 package credstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -13,8 +14,9 @@ import (
 type remoteAccess struct {
 	*remote
 	staleAfter time.Duration
-	forms      bool  // what does not exist yet may be made
-	fresh      *form // for it
+	forms      bool      // what does not exist yet may be made
+	fresh      *form     // for it
+	patience   time.Time // until when what was paid for is tried to be saved; zero: there is nothing yet
 }
 
 func (a *remoteAccess) lockTarget(ctx context.Context, target string, until func() bool) (mutex, error) {
@@ -28,13 +30,20 @@ func (a *remoteAccess) lockTarget(ctx context.Context, target string, until func
 		unhold()
 		return nil, a.failure(err)
 	}
-	return &remoteMutex{lock, unhold}, nil
+	return &remoteMutex{lock, a.remote, unhold}, nil
 }
 
 // remoteMutex is the lock of a shared target.
 type remoteMutex struct {
 	SharedLock
+	in     *remote
 	unhold func()
+}
+
+func (m *remoteMutex) Check() error { return m.in.failure(m.SharedLock.Check()) }
+
+func (m *remoteMutex) SetMark(mark lockfile.Mark) error {
+	return m.in.failure(m.SharedLock.SetMark(mark))
 }
 
 // Guarded: no other program takes part, so that nobody takes it by age.
@@ -97,13 +106,15 @@ func (a *remoteAccess) appendAudit(line []byte) error {
 // begin reads the value. What the transaction changes is put when it ends,
 // all of it or nothing.
 func (a *remoteAccess) begin(ctx context.Context, target string, under mutex, req lockfile.Request, _ func(string, ...any)) (transaction, error) {
-	t := &remoteChange{remoteAccess: a, ctx: ctx, target: target, patient: req.Patient}
+	t := &remoteChange{remoteAccess: a, ctx: ctx, target: target, until: req.Until, bound: time.Now().Add(a.readBound())}
 	if m, ok := under.(*remoteMutex); ok {
 		t.under = m.SharedLock
 	}
-	bound := time.Now().Add(a.readBound())
 	if req.Patient { // with something in hand that was paid for
-		bound = time.Now().Add(2 * a.staleAfter)
+		if a.patience.IsZero() {
+			a.patience = time.Now().Add(2 * a.staleAfter)
+		}
+		t.patient, t.bound = true, a.patience
 	}
 	for {
 		base, err := a.get(ctx, target, a.readBound())
@@ -111,17 +122,29 @@ func (a *remoteAccess) begin(ctx context.Context, target string, under mutex, re
 			t.base, t.now = base, *base
 			return t, nil
 		}
-		if !errors.Is(err, ErrShared) || !time.Now().Before(bound) || ctx.Err() != nil {
+		if !errors.Is(err, ErrShared) {
 			return nil, err
 		}
-		if req.Until != nil && req.Until() {
-			return nil, lockfile.ErrStopped
+		if err := t.pause(err); err != nil {
+			return nil, err
 		}
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	}
+}
+
+// pause lets some time go by before another attempt. When there is none left
+// it returns why the last one failed.
+func (t *remoteChange) pause(failed error) error {
+	if !time.Now().Before(t.bound) || t.ctx.Err() != nil {
+		return failed
+	}
+	if t.until != nil && t.until() {
+		return lockfile.ErrStopped
+	}
+	select {
+	case <-time.After(retryPause):
+		return nil
+	case <-t.ctx.Done():
+		return context.Cause(t.ctx)
 	}
 }
 
@@ -135,6 +158,8 @@ type remoteChange struct {
 	target  string
 	under   SharedLock // nil: none is held
 	patient bool
+	bound   time.Time // of all attempts to reach the shared store
+	until   func() bool
 	base    *kept
 	now     kept // base with what was changed
 	dirty   bool
@@ -147,7 +172,7 @@ func (t *remoteChange) read() (*snapshot, error) {
 	return t.now.snap, nil
 }
 
-func (t *remoteChange) readSession(string) (*session, error) { return t.now.session, nil }
+func (t *remoteChange) readSession(string) (*session, error) { return t.now.snap.session, nil }
 
 func (t *remoteChange) replaceStore(_ context.Context, _ room, change func(*snapshot) *document) error {
 	snap, err := t.read()
@@ -158,7 +183,7 @@ func (t *remoteChange) replaceStore(_ context.Context, _ room, change func(*snap
 	if doc == nil {
 		return nil
 	}
-	next := &snapshot{form: snap.form, doc: doc, records: map[string]Record{}}
+	next := &snapshot{form: snap.form, doc: doc, records: map[string]Record{}, session: snap.session}
 	if value, ok := doc.get(t.target); ok {
 		next.exists, next.records[t.target] = true, readRecord(value)
 	}
@@ -167,14 +192,20 @@ func (t *remoteChange) replaceStore(_ context.Context, _ room, change func(*snap
 }
 
 func (t *remoteChange) replaceSession(_ context.Context, _ room, _ string, change func(*session) *session) error {
-	if next := change(t.now.session); next != nil {
-		t.now.session, t.dirty = next, true
+	if next := change(t.now.snap.session); next != nil {
+		t.setSession(next)
 	}
 	return nil
 }
 
+func (t *remoteChange) setSession(s *session) {
+	next := *t.now.snap
+	next.session = s
+	t.now.snap, t.dirty = &next, true
+}
+
 func (t *remoteChange) removeSession(string) error {
-	t.now.session, t.dirty = nil, true
+	t.setSession(nil)
 	return nil
 }
 
@@ -193,34 +224,67 @@ func (*remoteChange) check() error { return nil }
 func (*remoteChange) ring()        {}
 
 // end puts the value. Where it is not known whether that happened, and there
-// is something in hand that was paid for, the change is made anew: it finds
-// what it has written.
+// is something in hand that was paid for, the same bytes are put for the same
+// version again: that changes the value once, however often it is done.
 func (t *remoteChange) end(err error) error {
 	if err != nil || !t.dirty {
 		return err
 	}
-	b, err := t.bytes()
+	b, err := t.next()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(t.ctx, t.readBound())
-	defer cancel()
-	err = t.in.Put(ctx, t.target, t.base.version, b, t.under)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrMoved), errors.Is(err, ErrShared) && t.patient && t.ctx.Err() == nil:
-		return errAgain
-	case errors.Is(err, ErrShared):
-		return failing(ErrNotWritable, []error{err}, "it is not known whether the change of %s was saved: %v", t.target, err)
-	default:
-		return t.failure(err)
+	for again := false; ; again = true {
+		err := t.put(b)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrMoved) && again:
+			return t.moved(b)
+		case errors.Is(err, ErrMoved):
+			return errAgain
+		case !errors.Is(err, ErrShared):
+			return t.failure(err)
+		case !t.patient:
+			return t.unknown(err)
+		}
+		if failed := t.pause(err); failed != nil {
+			return t.unknown(failed)
+		}
 	}
 }
 
-// bytes is the value as it is to be; none if nothing is left of it.
-func (t *remoteChange) bytes() ([]byte, error) {
-	if _, ok := t.now.snap.doc.get(t.target); !ok && t.now.session == nil {
+func (t *remoteChange) put(b []byte) error {
+	ctx, cancel := context.WithTimeout(t.ctx, t.readBound())
+	defer cancel()
+	return t.in.Put(ctx, t.target, t.base.version, b, t.under)
+}
+
+// moved tells how an attempt ended of which nothing was heard, now that the
+// value has another version.
+func (t *remoteChange) moved(b []byte) error {
+	ctx, cancel := context.WithTimeout(t.ctx, t.readBound())
+	defer cancel()
+	now, err := t.in.Get(ctx, t.target)
+	switch {
+	case err == nil && bytes.Equal(now.Bytes, b):
+		return nil
+	case t.under != nil:
+		return errAgain // whoever commits knows by the token what became of it
+	case err == nil:
+		return t.unknown(ErrMoved)
+	default:
+		return t.unknown(err)
+	}
+}
+
+func (t *remoteChange) unknown(err error) error {
+	return failing(ErrNotWritable, []error{err}, "it is not known whether the change of %s was saved: %v", t.target, err)
+}
+
+// next is the value as it is to be; no bytes if nothing is left of it.
+func (t *remoteChange) next() ([]byte, error) {
+	if _, ok := t.now.snap.doc.get(t.target); !ok && t.now.snap.session == nil {
 		return nil, nil
 	}
 	form := t.now.snap.form

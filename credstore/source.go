@@ -226,7 +226,7 @@ func (src *Source) view(look lookAt) (view, error) {
 	if !look.session && !v.record.AccessToken.Empty() && (!known || left > skew) {
 		return v, nil
 	}
-	session, err := src.medium.session(src.cfg.Target, look.bytes)
+	session, err := src.medium.session(src.cfg.Target, snap, look.bytes)
 	if err != nil {
 		v.sessionError = err // a token that is valid without it is still served
 		return v, nil        //nolint:nilerr // kept in the view: it is an error only if more is needed
