@@ -170,10 +170,23 @@ func ended(resp *http.Response, err error) bool {
 	return errors.Is(err, errStreamEnded) || err == nil && lost(resp)
 }
 
+// noSuchSession is how servers of the official SDKs' first years refuse a
+// session that they have forgotten, with a 400, before they look at a request.
+var noSuchSession = []byte("No valid session ID provided")
+
 // lost reports whether an answer says that the session of its request is
 // gone.
 func lost(resp *http.Response) bool {
-	return resp.StatusCode == http.StatusNotFound && resp.Request.Header.Get(headerSession) != ""
+	if resp.Request.Header.Get(headerSession) == "" {
+		return false
+	}
+	switch resp.StatusCode {
+	case http.StatusNotFound:
+		return true
+	case http.StatusBadRequest:
+		return bytes.Contains(keepBody(resp), noSuchSession)
+	}
+	return false
 }
 
 // takeBody passes on an answer that is one message.

@@ -66,8 +66,8 @@ func (r *run) keepListening(ctx context.Context, s *session) {
 			}
 			r.log.Debug("the server's stream has ended", "events", n, "reason", streamFailure(err).message)
 		default:
-			discard(resp)
 			next = afterRefusal(resp, heard, cursor)
+			discard(resp)
 		}
 		switch next {
 		case renewal:

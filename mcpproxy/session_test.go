@@ -20,6 +20,7 @@ type forgetful struct {
 	known   atomic.Bool
 	refuses atomic.Bool // every session, from now on, when it is to be of use
 	calls   atomic.Int32
+	old     atomic.Bool // answers 400, with the words of the official SDKs' first servers
 }
 
 func serveForgetful(t *testing.T, stream func(w http.ResponseWriter, r *http.Request)) *forgetful {
@@ -29,6 +30,11 @@ func serveForgetful(t *testing.T, stream func(w http.ResponseWriter, r *http.Req
 		init := strings.Contains(body, `"method":"initialize"`)
 		call := r.Method == http.MethodPost && !strings.Contains(body, `"method":"notifications/`)
 		if !init && (call && f.refuses.Load() || !f.known.Load() || session != fmt.Sprint("S", f.begun.Load())) {
+			if f.old.Load() {
+				w.WriteHeader(http.StatusBadRequest)
+				answer(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`)
+				return
+			}
 			w.WriteHeader(http.StatusNotFound)
 			answer(w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`)
 			return
@@ -65,20 +71,25 @@ func (s *server) bodies() (all []string) {
 
 // B48
 func TestAForgottenSessionIsBegunAgainOnceAndTheRequestRepeated(t *testing.T) {
-	f := serveForgetful(t, nil)
-	c := connect(t, f.URL, mcpproxy.Config{})
-	c.handshake("2025-11-25")
-	c.say(`{"id":1,"method":"m"}`)
-	c.want(`{"id":1,"result":{}}`)
-	f.known.Store(false)
-	c.say(`{"id":2,"method":"m"}`)
-	c.want(`{"id":2,"result":{}}`)
-	if rest := c.end(); len(rest) != 0 {
-		t.Errorf("the client got %q too", rest)
-	}
-	want := []string{initialize, initialized, `{"id":1,"method":"m"}`, `{"id":2,"method":"m"}`, initialize, initialized, `{"id":2,"method":"m"}`}
-	if got := f.bodies(); !slices.Equal(got, want) {
-		t.Errorf("the server got %q", got)
+	for status, old := range map[string]bool{"404": false, "400": true} {
+		t.Run(status, func(t *testing.T) {
+			f := serveForgetful(t, nil)
+			f.old.Store(old)
+			c := connect(t, f.URL, mcpproxy.Config{})
+			c.handshake("2025-11-25")
+			c.say(`{"id":1,"method":"m"}`)
+			c.want(`{"id":1,"result":{}}`)
+			f.known.Store(false)
+			c.say(`{"id":2,"method":"m"}`)
+			c.want(`{"id":2,"result":{}}`)
+			if rest := c.end(); len(rest) != 0 {
+				t.Errorf("the client got %q too", rest)
+			}
+			want := []string{initialize, initialized, `{"id":1,"method":"m"}`, `{"id":2,"method":"m"}`, initialize, initialized, `{"id":2,"method":"m"}`}
+			if got := f.bodies(); !slices.Equal(got, want) {
+				t.Errorf("the server got %q", got)
+			}
+		})
 	}
 }
 
@@ -128,6 +139,7 @@ func TestOtherRefusalsAreShownAndNotRepeated(t *testing.T) {
 		want       string
 	}{
 		"400 with an error":                  {400, "application/json", `{"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"no session"}}`, `{"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"no session"}}`},
+		"400 with an error about sessions":   {400, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: no session of parliament"}}`, `{"jsonrpc":"2.0","id":5,"error":{"code":-32000,"message":"Bad Request: no session of parliament"}}`},
 		"400 with an error to nobody":        {400, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"x", "data":1.0}}`, `{"jsonrpc":"2.0","id":5,"error":{"code":-1,"message":"x", "data":1.0}}`},
 		"400 with an error to somebody else": {400, "application/json", `{"jsonrpc":"2.0","id":"server-error","error":{"code":-1,"message":"x"}}`, `{"jsonrpc":"2.0","id":5,"error":{"code":-1,"message":"x"}}`},
 		"200 with an error":                  {200, "application/json", `{"jsonrpc":"2.0","id":5,"error":{"code":-32001,"message":"Session expired"}}`, `{"jsonrpc":"2.0","id":5,"error":{"code":-32001,"message":"Session expired"}}`},

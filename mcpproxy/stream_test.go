@@ -107,29 +107,34 @@ func TestAStreamThatIsCutAndCannotGoOnIsAnError(t *testing.T) {
 
 // B55
 func TestTheServersStreamIsResumedAndItsPlaceForgottenWithTheSession(t *testing.T) {
-	var gets atomic.Int32
-	var f *forgetful
-	f = serveForgetful(t, func(w http.ResponseWriter, r *http.Request) {
-		n := gets.Add(1)
-		send := events(w)
-		send(fmt.Sprintf("id: e%d\ndata: {\"method\":\"n%d\",\"params\":%q}\n\n", n, n, r.Header.Get("Mcp-Session-Id")+" from "+r.Header.Get("Last-Event-Id")))
-		switch n {
-		case 1:
-			cut()
-		case 2:
-			return // a clean end
-		case 3:
-			f.known.Store(false) // the session goes, and with it the stream
-			return
-		}
-		<-r.Context().Done()
-	})
-	c := connect(t, f.URL, mcpproxy.Config{})
-	c.handshake("2025-11-25")
-	c.want(`{"method":"n1","params":"S1 from "}`)
-	c.want(`{"method":"n2","params":"S1 from e1"}`)
-	c.want(`{"method":"n3","params":"S1 from e2"}`)
-	c.want(`{"method":"n4","params":"S2 from "}`)
+	for status, old := range map[string]bool{"404": false, "400": true} {
+		t.Run(status, func(t *testing.T) {
+			var gets atomic.Int32
+			var f *forgetful
+			f = serveForgetful(t, func(w http.ResponseWriter, r *http.Request) {
+				n := gets.Add(1)
+				send := events(w)
+				send(fmt.Sprintf("id: e%d\ndata: {\"method\":\"n%d\",\"params\":%q}\n\n", n, n, r.Header.Get("Mcp-Session-Id")+" from "+r.Header.Get("Last-Event-Id")))
+				switch n {
+				case 1:
+					cut()
+				case 2:
+					return // a clean end
+				case 3:
+					f.known.Store(false) // the session goes, and with it the stream
+					return
+				}
+				<-r.Context().Done()
+			})
+			f.old.Store(old)
+			c := connect(t, f.URL, mcpproxy.Config{})
+			c.handshake("2025-11-25")
+			c.want(`{"method":"n1","params":"S1 from "}`)
+			c.want(`{"method":"n2","params":"S1 from e1"}`)
+			c.want(`{"method":"n3","params":"S1 from e2"}`)
+			c.want(`{"method":"n4","params":"S2 from "}`)
+		})
+	}
 }
 
 func TestTheServersStreamSurvivesErrorsAndIsOpenedOnce(t *testing.T) {
