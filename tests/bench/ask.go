@@ -203,19 +203,25 @@ func residentMiB(ctx context.Context, b *bench) (figures []float64, err error) {
 			err = errors.Join(err, leasePair(ctx, p.client, s))
 		}
 		settle()
-		text, readErr := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/status")
+		mib, readErr := resident(p.cmd.Process.Pid)
 		p.stop()
 		if err := errors.Join(err, readErr); err != nil {
 			return nil, err
 		}
-		_, rest, _ := strings.Cut(string(text), "VmRSS:")
-		kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-		if err != nil {
-			return nil, err
-		}
-		figures = append(figures, kib/1024)
+		figures = append(figures, mib)
 	}
 	return figures, nil
+}
+
+// resident is a process' memory in MiB, with what it shares with others.
+func resident(pid int) (float64, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	kib, err := strconv.ParseFloat(strings.Fields(rest + " -")[0], 64)
+	return kib / 1024, err
 }
 
 const (

@@ -51,11 +51,19 @@ func newOurs(b *bench, endpoint string) (*ours, error) {
 			return nil, err
 		}
 	}
-	config := fmt.Sprintf("[targets.%s]\ntoken_endpoint = %q\nclient_id = %q\n", target, endpoint, b.server.ClientID())
-	if err := os.WriteFile(filepath.Join(dir, "config/spendonce/config.toml"), []byte(config), 0o600); err != nil {
+	if err := o.configure(""); err != nil {
 		return nil, err
 	}
 	return o, o.signIn(past())
+}
+
+// configure writes the settings; url is that of the service, if there is one.
+func (o *ours) configure(url string) error {
+	config := fmt.Sprintf("[targets.%s]\ntoken_endpoint = %q\nclient_id = %q\n", target, o.endpoint, o.b.server.ClientID())
+	if url != "" {
+		config += fmt.Sprintf("url = %q\n", url)
+	}
+	return os.WriteFile(filepath.Join(o.dir, "config/spendonce/config.toml"), []byte(config), 0o600)
 }
 
 func (o *ours) name() string  { return "spendonce" }
@@ -68,15 +76,27 @@ func (o *ours) signIn(at time.Time) error {
 }
 
 func (o *ours) expire(at time.Time) error {
-	b, err := os.ReadFile(o.store())
+	record, err := o.record()
 	if err != nil {
 		return err
 	}
-	var records map[string]map[string]string
-	if err := json.Unmarshal(b, &records); err != nil {
-		return err
+	return o.write(record, at)
+}
+
+// token is what is stored.
+func (o *ours) token() (string, error) {
+	record, err := o.record()
+	return record["accessJwt"], err
+}
+
+func (o *ours) record() (map[string]string, error) {
+	b, err := os.ReadFile(o.store())
+	if err != nil {
+		return nil, err
 	}
-	return o.write(records[target], at)
+	var records map[string]map[string]string
+	err = json.Unmarshal(b, &records)
+	return records[target], err
 }
 
 func (o *ours) write(record map[string]string, at time.Time) error {

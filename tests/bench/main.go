@@ -56,6 +56,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	if len(args) == 2 && args[0] == echoCommand {
 		return exitFailed, echo(ctx, args[1], stdout)
 	}
+	if len(args) == 2 && args[0] == mcpEchoCommand {
+		return exitFailed, mcpEcho(ctx, args[1], stdout)
+	}
 	if len(args) == 2 && args[0] == depthCommand {
 		return 0, descend(ctx, args[1], stdout)
 	}
@@ -99,6 +102,7 @@ var measurements = []measurement{
 	{"g", "tokens minted and consumed", spending},
 	{"h", "requests that change nothing", asking},
 	{"i", "the way from a process to its anchor", ancestry},
+	{"j", "calls to an MCP server through a proxy", mcpProxies},
 }
 
 func measureAll(ctx context.Context, opt options, stdout, stderr io.Writer) (int, error) {
