@@ -3,6 +3,7 @@ package credstore
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/spendonce/spendonce/internal/durable"
@@ -18,6 +19,32 @@ func (t *Turn) End() {
 	if t != nil {
 		t.kept.Close()
 	}
+}
+
+// Failed notes that the person who was asked has not signed in, for whoever has
+// the turn next. Where it cannot be noted, she may be asked sooner.
+func (t *Turn) Failed() {
+	if t != nil {
+		_ = t.kept.Write(strconv.AppendInt(nil, time.Now().UnixMilli(), 10))
+	}
+}
+
+// LastFailed is when that was noted last, by any process. The zero time is
+// never.
+func (t *Turn) LastFailed() time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	const digits = 13 // until the year 2286
+	b, err := t.kept.Read(digits + 1)
+	if err != nil || len(b) != digits {
+		return time.Time{}
+	}
+	ms, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
 }
 
 // turnPause is the time between two looks at the process that has the turn.

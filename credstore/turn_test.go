@@ -3,6 +3,8 @@ package credstore_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -137,5 +139,31 @@ func TestATurnDoesNotKeepARefreshWaiting(t *testing.T) {
 	mustGive(t, sourceOf(t, s, box, a), credstore.Request{}, "A-new-1")
 	if err := s.SetStatic(context.Background(), box, secret.New("S")); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestThatAPersonDidNotSignInIsKnownToWhoeverHasTheTurnNext(t *testing.T) {
+	dir := stateDir(t)
+	_, turn := taken(t, dir)
+	if at := turn.LastFailed(); !at.IsZero() {
+		t.Errorf("it is said to have failed at %s", at)
+	}
+	before := time.Now().Truncate(time.Millisecond)
+	turn.Failed()
+	turn.End()
+	_, turn = taken(t, dir)
+	if at := turn.LastFailed(); at.Before(before) || at.After(time.Now()) {
+		t.Errorf("it failed at %s, not after %s", at, before)
+	}
+	turn.End()
+	for _, odd := range []string{"", "x", "17645478000000", "-764547800000", "1764547800"} {
+		if err := os.WriteFile(filepath.Join(dir, "locks", box+".login"), []byte(odd), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, turn := taken(t, dir)
+		if at := turn.LastFailed(); !at.IsZero() && odd != "-764547800000" {
+			t.Errorf("%q says %s", odd, at)
+		}
+		turn.End()
 	}
 }

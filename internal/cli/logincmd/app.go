@@ -4,6 +4,8 @@ package logincmd
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +21,16 @@ func Commands(a *credcmd.App) []*cobra.Command {
 	return []*cobra.Command{x.loginCommand(), x.importCommand(), x.logoutCommand()}
 }
 
-// SignIn signs in to a target as "spendonce login TARGET" does.
+// Pause is how long nobody is asked again after a sign-in that has failed: who
+// has closed a browser's window does not want the next one.
+const Pause = time.Minute
+
+// ErrAskedAlready ends a sign-in that nobody was asked for.
+var ErrAskedAlready = errors.New("a sign-in has failed less than a minute ago, and nobody is asked again so soon")
+
+// SignIn signs in to a target as "spendonce login TARGET" does, for a program
+// that nobody has told to: of all that do so one asks, for as long as that
+// takes, and after one that has failed none does within [Pause].
 func SignIn(ctx context.Context, a *credcmd.App, s *credstore.Store, target string) error {
-	return (&app{a}).signIn(ctx, s, target, loginFlags{})
+	return (&app{a}).signIn(ctx, s, target, loginFlags{unasked: true})
 }

@@ -22,6 +22,7 @@ type loginFlags struct {
 	noResource, idToken                                          bool
 	device, paste, clientCredentials, noBrowser                  bool
 	port                                                         int
+	unasked                                                      bool // see SignIn; no flag
 }
 
 func (a *app) loginCommand() *cobra.Command {
@@ -109,8 +110,10 @@ type login struct {
 	target string
 	plan   plan
 	flow   flow
-	enough chan struct{} // closed when another process is not waited for any more
-	goOn   func()        // closes it
+	// unasked: by a program that nobody has told to sign in.
+	unasked bool
+	enough  chan struct{} // closed when another process is not waited for any more
+	goOn    func()        // closes it
 	// Said that another process is waited for; and for how long at most.
 	waited, bounded bool
 	since           string // the login that is not another process's answer
@@ -121,7 +124,7 @@ type login struct {
 }
 
 func (a *app) signIn(ctx context.Context, s *credstore.Store, target string, f loginFlags) error {
-	l := &login{app: a, store: s, target: target, enough: make(chan struct{})}
+	l := &login{app: a, store: s, target: target, unasked: f.unasked, enough: make(chan struct{})}
 	l.goOn = sync.OnceFunc(func() { close(l.enough) })
 	// A person's time is not spent on a login that cannot be kept.
 	if err := s.Writable(ctx, target); err != nil {
@@ -147,7 +150,13 @@ func (a *app) signIn(ctx context.Context, s *credstore.Store, target string, f l
 		}
 	}
 	defer turn.End()
+	if since := time.Since(turn.LastFailed()); l.unasked && since >= 0 && since < Pause {
+		return ErrAskedAlready
+	}
 	if err := l.run(ctx); err != nil {
+		if l.unasked && ctx.Err() == nil {
+			turn.Failed()
+		}
 		return fmt.Errorf("signing in to %s: %w", target, err)
 	}
 	a.revoke(ctx, target, l.replaced)

@@ -31,6 +31,8 @@ func (l *login) turn(ctx context.Context) (*credstore.Turn, others, error) {
 				l.app.Say("Another process is signing in to %s: waiting for it. Press Enter to sign in here instead.", l.target)
 			}
 			stop = onEnter(in, l.goOn)
+		case l.unasked: // beside the other one, there would be two browsers
+			l.app.Say("Another process is signing in to %s: waiting for it.", l.target)
 		case !l.bounded:
 			l.bounded = true
 			bound := l.app.loginPatience()

@@ -169,17 +169,11 @@ type signIns struct {
 	failed time.Time
 }
 
-// signInPause is how long nobody is asked again after a sign-in that failed:
-// who has closed a browser's window does not want the next one.
-const signInPause = time.Minute
-
 func (s *signIns) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.done
 }
-
-var errAskedAlready = errors.New("a sign-in has failed less than a minute ago, and nobody is asked again so soon")
 
 // signIn has a person sign in, as 'spendonce login' does: of all processes
 // that want that, one asks. What another request has brought since began is as
@@ -197,14 +191,16 @@ func (c *Connection) signIn(ctx context.Context, began int) error {
 	switch {
 	case done != began:
 		return nil
-	case !failed.IsZero() && time.Since(failed) < signInPause:
-		return errAskedAlready
+	case !failed.IsZero() && time.Since(failed) < logincmd.Pause:
+		return logincmd.ErrAskedAlready
 	}
 	err := logincmd.SignIn(ctx, c.app.App, c.store, c.target)
 	c.login.mu.Lock()
 	defer c.login.mu.Unlock()
 	if err != nil {
-		c.login.failed = time.Now()
+		if ctx.Err() == nil && !errors.Is(err, logincmd.ErrAskedAlready) {
+			c.login.failed = time.Now()
+		}
 		return errors.New(strings.TrimSpace(err.Error()))
 	}
 	c.login.done++
