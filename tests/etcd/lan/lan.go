@@ -6,8 +6,9 @@
 //
 //	net := lan.New(t, 2)
 //	a, b := net.Hosts[0], net.Hosts[1]
-//	b.Start(exec.Command("server", "--listen", b.Listen(80)))
-//	conn, err := a.Dial(ctx, "tcp", b.At(80))
+//	listen, err := b.Listen(8080)
+//	err = b.Start(exec.Command("server", "--listen", listen))
+//	conn, err := a.Dial(ctx, "tcp", b.At(8080))
 //	b.Cut()
 //
 // As root on Linux a host is a network namespace with a TUN device, and the

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ func TestAProcessIsCutOffWithItsHost(t *testing.T) {
 		hears := func() bool {
 			var out strings.Builder
 			// A child of the process asks: descent counts too.
-			cmd := exec.Command("timeout", "1", "bash", "-c", `exec 3<>/dev/tcp/$0/7 && echo hello >&3 && read -r line <&3 && echo "$line"`, b.Addr.String())
+			cmd := exec.Command("timeout", "1", "bash", "-c", `exec 3<>/dev/tcp/$0/$1 && echo hello >&3 && read -r line <&3 && echo "$line"`, b.Addr.String(), strconv.Itoa(echoPort))
 			cmd.Stdout = &out
 			var exit *exec.ExitError
 			if err := a.Run(cmd); err != nil && !errors.As(err, &exit) {
@@ -78,7 +79,7 @@ func TestADeafHostIsHeardAndAMuteOneIsNot(t *testing.T) {
 				heard <- lines.Text()
 			}
 		})
-		c, err := a.Dial(t.Context(), "tcp", b.At(7))
+		c, err := a.Dial(t.Context(), "tcp", b.At(echoPort))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +123,7 @@ func TestWhatWaitedForACutLineArrives(t *testing.T) {
 	everywhere(t, 2, func(t *testing.T, l *lan.LAN) {
 		a, b := l.Hosts[0], l.Hosts[1]
 		echo(t, b)
-		c, err := a.Dial(t.Context(), "tcp", b.At(7))
+		c, err := a.Dial(t.Context(), "tcp", b.At(echoPort))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,6 +142,9 @@ func TestWhatWaitedForACutLineArrives(t *testing.T) {
 	})
 }
 
+// echoPort is one that needs no privilege.
+const echoPort = 7007
+
 func echo(t *testing.T, h *lan.Host) {
 	t.Helper()
 	serve(t, h, func(c net.Conn) { _, _ = io.Copy(c, c) })
@@ -148,7 +152,7 @@ func echo(t *testing.T, h *lan.Host) {
 
 func serve(t *testing.T, h *lan.Host, each func(net.Conn)) {
 	t.Helper()
-	addr, err := h.Listen(7)
+	addr, err := h.Listen(echoPort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +176,7 @@ func ask(t *testing.T, from, to *lan.Host, text string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	c, err := from.Dial(ctx, "tcp", to.At(7))
+	c, err := from.Dial(ctx, "tcp", to.At(echoPort))
 	if err != nil {
 		return "", err
 	}
@@ -206,7 +210,7 @@ func TestAProcessIsInTheNamespaceOfItsHost(t *testing.T) {
 
 func TestBytesOnTheNetworkAreRecorded(t *testing.T) {
 	everywhere(t, 2, func(t *testing.T, l *lan.LAN) {
-		l.Record(7)
+		l.Record(echoPort)
 		echo(t, l.Hosts[1])
 		text := strings.Repeat("a long line ", 4000)
 		for range 2 {
