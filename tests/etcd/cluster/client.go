@@ -62,11 +62,10 @@ func (m *Member) Client(t testing.TB) *clientv3.Client {
 	return m.direct
 }
 
-// awaitLeader waits for an answer that the member can give only while it has a
-// leader, or a second.
-func (m *Member) awaitLeader(ctx context.Context, t testing.TB) {
+// status is what the member thinks of the cluster.
+func (m *Member) status(ctx context.Context, t testing.TB) (*clientv3.StatusResponse, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_, _ = m.Client(t).Get(ctx, m.cluster.Prefix+"is there a leader")
+	return m.Client(t).Status(ctx, m.Endpoint())
 }
