@@ -192,6 +192,7 @@ var (
 		"internal/sealed/sealed.go": "expands a key to the cipher's",
 
 		"mcpproxy/header.go":   "names the session to the server that gave its id",
+		"bearer/errors.go":     "leaves the token out where a server calls it a scope",
 		"bearer/transport.go":  "sends the token to an origin of its target",
 		"credstore/record.go":  "writes the store",
 		"credstore/session.go": "writes the session file",

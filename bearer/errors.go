@@ -11,6 +11,7 @@ import (
 
 	"github.com/spendonce/spendonce/credstore"
 	"github.com/spendonce/spendonce/internal/challenge"
+	"github.com/spendonce/spendonce/internal/secret"
 )
 
 // What [Transport.RoundTrip] may end with, beside the errors of its Source.
@@ -89,9 +90,9 @@ func (e *RejectedError) Unwrap() error {
 }
 
 // missingScopes reports whether an answer says insufficient_scope, and which
-// scopes it names. What is no scope (RFC 6749 section 3.3) is left out, and a
-// server does not fill a screen.
-func missingScopes(resp *http.Response) (scopes []string, ok bool) {
+// scopes it names. What is no scope (RFC 6749 section 3.3) is left out, and what
+// has the token in it; and a server does not fill a screen.
+func missingScopes(resp *http.Response, token secret.Secret) (scopes []string, ok bool) {
 	const most, longest = 32, 256
 	params := challenge.Bearer(resp.Header.Values("WWW-Authenticate"))
 	if resp.StatusCode != http.StatusForbidden || params["error"] != "insufficient_scope" {
@@ -99,6 +100,7 @@ func missingScopes(resp *http.Response) (scopes []string, ok bool) {
 	}
 	for _, scope := range strings.Fields(params["scope"]) {
 		odd := strings.ContainsFunc(scope, func(r rune) bool { return r < 0x21 || r > 0x7e || r == '"' || r == '\\' })
+		odd = odd || strings.Contains(scope, token.Reveal())
 		if !odd && len(scope) <= longest && len(scopes) < most && !slices.Contains(scopes, scope) {
 			scopes = append(scopes, scope)
 		}

@@ -125,7 +125,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.send(req, origin, body.first, token)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized {
 		body.finish()
-		return t.judged(resp, err)
+		return t.judged(resp, err, token)
 	}
 
 	next, err := t.token(req.Context(), token)
@@ -146,7 +146,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err == nil && resp.StatusCode == http.StatusUnauthorized {
 		return nil, &RejectedError{Target: t.cfg.Target, Origin: origin, Answer: kept(resp)}
 	}
-	return t.judged(resp, err)
+	return t.judged(resp, err, next)
 }
 
 // destination is the origin that a request goes to, an error if that is none
@@ -220,11 +220,11 @@ func (t *Transport) send(req *http.Request, to Origin, body io.ReadCloser, token
 }
 
 // judged is an answer that is not about the token's being good.
-func (t *Transport) judged(resp *http.Response, err error) (*http.Response, error) {
+func (t *Transport) judged(resp *http.Response, err error, token secret.Secret) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if scopes, ok := missingScopes(resp); ok {
+	if scopes, ok := missingScopes(resp, token); ok {
 		return nil, &ScopeError{Target: t.cfg.Target, Missing: scopes, Answer: kept(resp)}
 	}
 	return resp, nil
