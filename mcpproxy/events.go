@@ -85,7 +85,7 @@ func (e *eventReader) next() (event, error) {
 				continue
 			}
 		}
-		n := bytes.IndexAny(buf, "\r\n")
+		n := lineEnd(buf)
 		if n < 0 {
 			err := e.take(buf)
 			_, _ = e.r.Discard(len(buf))
@@ -104,6 +104,28 @@ func (e *eventReader) next() (event, error) {
 			return ev, nil
 		}
 	}
+}
+
+// lineEnd is where the first line of p ends, -1 if it does not. Most of a long
+// message is one line, and two looks, for a byte each, are many times as fast
+// as one for any of two. They go a step at a time: else each of many lines that
+// end in \r would have all that follows it looked through.
+func lineEnd(p []byte) int {
+	const step = 1 << 10
+	for from := 0; from < len(p); from += step {
+		part := p[from:min(from+step, len(p))]
+		n := bytes.IndexByte(part, '\n')
+		if n >= 0 {
+			part = part[:n]
+		}
+		if r := bytes.IndexByte(part, '\r'); r >= 0 {
+			n = r
+		}
+		if n >= 0 {
+			return from + n
+		}
+	}
+	return -1
 }
 
 var fieldData = []byte("data:")

@@ -1,6 +1,7 @@
 package mcpproxy
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strings"
@@ -71,7 +72,10 @@ func (c *call) waitsFor(id jsontext.Value) bool {
 func (c *call) meant(id jsontext.Value) jsontext.Value {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.pending) == 1 && strings.TrimPrefix(idKey(c.pending[0]), `"`) == strings.TrimPrefix(idKey(id), `"`) {
+	if len(c.pending) != 1 || bytes.Equal(c.pending[0], id) {
+		return id
+	}
+	if strings.TrimPrefix(idKey(c.pending[0]), `"`) == strings.TrimPrefix(idKey(id), `"`) {
 		return c.pending[0]
 	}
 	return id
@@ -160,9 +164,8 @@ func (c *call) find(id jsontext.Value) int {
 	if id == nil {
 		return -1
 	}
-	key := idKey(id)
 	for i, p := range c.pending {
-		if idKey(p) == key {
+		if sameID(p, id) {
 			return i
 		}
 	}

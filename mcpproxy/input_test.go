@@ -57,6 +57,9 @@ func TestABatchPassesInTheRevisionThatHasThem(t *testing.T) {
 		"as events": func(w http.ResponseWriter) {
 			events(w)("data: {\"id\":2,\"result\":{}}\n\ndata: {\"id\":1,\"result\":{}}\n\n")
 		},
+		"with ids in other words": func(w http.ResponseWriter) {
+			events(w)("data: {\"id\":2.0,\"result\":{}}\n\ndata: {\"id\":1e0,\"result\":{}}\n\n")
+		},
 		"in part": func(w http.ResponseWriter) { events(w)("data: {\"id\":2,\"result\":{}}\n\n") },
 	} {
 		s := serveSession(t, "2025-03-26", nil)
@@ -70,13 +73,18 @@ func TestABatchPassesInTheRevisionThatHasThem(t *testing.T) {
 		case "as events":
 			c.want(`{"id":2,"result":{}}`)
 			c.want(`{"id":1,"result":{}}`)
+		case "with ids in other words":
+			c.want(`{"id":2.0,"result":{}}`)
+			c.want(`{"id":1e0,"result":{}}`)
 		case "in part":
 			c.want(`{"id":2,"result":{}}`)
 			if got := c.hear(); !strings.Contains(got, `"id":1,"error":{"code":-32000`) {
 				t.Errorf("got %s", got)
 			}
 		}
-		c.end()
+		if rest := c.end(); len(rest) > 0 {
+			t.Errorf("%s: more came: %q", name, rest)
+		}
 	}
 }
 

@@ -229,6 +229,11 @@ func idKey(id jsontext.Value) string {
 	return string(id)
 }
 
+// sameID reports whether two spellings are of one id.
+func sameID(a, b jsontext.Value) bool {
+	return bytes.Equal(a, b) || idKey(a) == idKey(b)
+}
+
 func decoder(raw []byte) *jsontext.Decoder {
 	// Names that come twice and halves of surrogate pairs are for the other
 	// side to judge.
@@ -273,10 +278,12 @@ func text(d *jsontext.Decoder, into *string) error {
 // oneLine puts a message on one line, in place: in JSON a line end stands
 // between tokens only, where a space is as good.
 func oneLine(raw []byte) []byte {
-	for i, b := range raw {
-		if b == '\n' || b == '\r' {
-			raw[i] = ' '
+	for rest := raw; ; {
+		n := lineEnd(rest)
+		if n < 0 {
+			return raw
 		}
+		rest[n] = ' '
+		rest = rest[n+1:]
 	}
-	return raw
 }
