@@ -205,13 +205,33 @@ func (l *lock) keepAlive(ctx context.Context) {
 			continue // stuck: somebody else should have the lock
 		}
 		once, cancel := context.WithTimeout(ctx, l.stale/6)
-		_, err := l.client.KeepAliveOnce(once, l.lease)
+		err := l.renew(once)
 		cancel()
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return
 		}
 	}
 }
+
+// renew makes the lease last StaleAfter from now. The client asks for a new
+// authentication token for each such call, of any member, and one that lags
+// behind does not know it yet: unlike for other calls, the client gives up then.
+func (l *lock) renew(ctx context.Context) error {
+	for {
+		_, err := l.client.KeepAliveOnce(ctx, l.lease)
+		if !errors.Is(err, rpctypes.ErrInvalidAuthToken) && !errors.Is(err, rpctypes.ErrAuthOldRevision) {
+			return err
+		}
+		select {
+		case <-time.After(lagPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// lagPause is how long a member that lags behind is left to catch up.
+const lagPause = 20 * time.Millisecond
 
 // bound is how long a call of a holder may take.
 func (l *lock) bound() (context.Context, context.CancelFunc) {
@@ -243,7 +263,7 @@ func (l *lock) Step() error {
 func (l *lock) Check() error {
 	ctx, cancel := l.bound()
 	defer cancel()
-	_, err := l.client.KeepAliveOnce(ctx, l.lease)
+	err := l.renew(ctx)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return lockfile.ErrLost
 	}
