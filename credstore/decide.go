@@ -132,6 +132,8 @@ func (s *Store) decide(v view, req Request) decision {
 	switch {
 	case v.sessionError != nil:
 		return stop(v.sessionError)
+	case v.moving():
+		return stop(failing(ErrConfig, nil, "the session of %s was on its way to another place, so nothing was sent: 'spendonce store move %s' takes it to where the configuration keeps it", v.target, v.target))
 	case r.RefreshToken.Empty() && !v.renewsByClient():
 		return stop(failing(ErrLoginRequired, nil,
 			"the session of %s has ended and the server gave no refresh token: sign in again with 'spendonce login %s'", v.target, v.target))

@@ -2,10 +2,7 @@ package credstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"time"
 
 	"github.com/spendonce/spendonce/lockfile"
 )
@@ -77,6 +74,8 @@ func handOver(ctx context.Context, tx transaction, mark lockfile.Mark, target, l
 		return failing(ErrLoginRequired, []error{ErrOutcomeUnknown}, "the last refresh of %s ended without an answer, so its refresh token may be spent: 'spendonce token %s --refresh' tells, then try again", target, target)
 	case loginRequired != "", v.marked(lockfile.MarkSpent), v.marked(lockfile.MarkRefused), v.marked(lockfile.MarkUnknown):
 		return failing(ErrLoginRequired, nil, "the session of %s has ended, so there is nothing that another program could go on with: sign in there, and end it here with 'spendonce logout %s'", target, target)
+	case v.moving():
+		return failing(ErrConfig, nil, "the session of %s was on its way to another place: 'spendonce store move %s' takes it to where the configuration keeps it", target, target)
 	case v.session.Pin == nil || v.session.UnknownServer:
 		return failing(ErrLoginRequired, nil, "it is not known which server the session of %s belongs to: sign in again with 'spendonce login %s'", target, target)
 	}
@@ -111,18 +110,6 @@ func (s *Store) Settled(ctx context.Context, target, loginID string) (held bool,
 // login reads the target, and whether it holds the login. A session file that
 // is missing beside a record makes no login of ours.
 func login(tx transaction, target, loginID string) (v view, held bool, err error) {
-	now, err := tx.read()
-	if err != nil {
-		return v, false, err
-	}
-	v = view{target: target, now: time.Now()}
-	if v.record, v.stored = now.record(target); !v.stored || v.record.Kind != KindOIDC {
-		return v, false, nil
-	}
-	session, err := tx.readSession(target)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return v, false, err
-	}
-	v.session = session.settled(v.record)
-	return v, v.session != nil && v.session.LoginID == loginID, nil
+	v, err = stored(tx, target)
+	return v, err == nil && v.record.Kind == KindOIDC && v.session != nil && v.login() == loginID, err
 }

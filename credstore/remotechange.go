@@ -17,12 +17,13 @@ type remoteAccess struct {
 	forms      bool      // what does not exist yet may be made
 	fresh      *form     // for it
 	patience   time.Time // until when what was paid for is tried to be saved; zero: there is nothing yet
+	nested     bool      // another lock is held, so that stops are deferred already
 }
 
 func (a *remoteAccess) lockTarget(ctx context.Context, target string, until func() bool) (mutex, error) {
 	hold := a.store.cfg.Hold
 	unhold := func() {}
-	if hold != nil {
+	if hold != nil && !a.nested {
 		unhold = hold()
 	}
 	lock, err := a.in.Lock(ctx, SharedRequest{Target: target, StaleAfter: a.staleAfter, Until: until})
@@ -80,14 +81,20 @@ func (a *remoteAccess) getKey(ctx context.Context) func(*keyNeeded) error {
 		if !need.make {
 			return a.store.fetch(ctx, need)
 		}
-		ref, key, err := a.keys.Make(ctx, func(sealed.Ref) error { return nil })
-		if err != nil {
-			return failing(ErrKey, []error{err}, "no key for %s could be made, so nothing was changed: %v", need.path, err)
-		}
-		a.store.keys.Store(ref.ID, key)
-		a.fresh = &form{ref, key}
-		return nil
+		fresh, err := a.newForm(ctx, need.path)
+		a.fresh = fresh
+		return err
 	}
+}
+
+// newForm makes a key for the value that path names.
+func (r *remote) newForm(ctx context.Context, path string) (*form, error) {
+	ref, key, err := r.keys.Make(ctx, func(sealed.Ref) error { return nil })
+	if err != nil {
+		return nil, failing(ErrKey, []error{err}, "no key for %s could be made, so nothing was changed: %v", path, err)
+	}
+	r.store.keys.Store(ref.ID, key)
+	return &form{ref, key}, nil
 }
 
 // appendAudit writes to this machine's log: each has that of its own sends.
@@ -207,6 +214,13 @@ func (t *remoteChange) setSession(s *session) {
 func (t *remoteChange) removeSession(string) error {
 	t.setSession(nil)
 	return nil
+}
+
+// reseal puts the value again, in another form.
+func (t *remoteChange) reseal(to *form) {
+	next := *t.now.snap
+	next.form = to
+	t.now.snap, t.dirty = &next, true
 }
 
 // introduce has nothing to do, see [remote.known].

@@ -63,6 +63,10 @@ type session struct {
 	// the record since, so nobody can tell whose the stored token is.
 	UnknownServer bool `json:"unknownServer,omitzero"`
 
+	// Moving: another copy of the session is made elsewhere, or was, so this
+	// one is not refreshed.
+	Moving bool `json:"moving,omitzero"`
+
 	ObtainedAt      time.Time `json:"obtainedAt,omitzero"`
 	LifetimeSeconds float64   `json:"lifetimeSeconds,omitzero"` // of the last access token; 0 if unknown
 

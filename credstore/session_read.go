@@ -37,6 +37,8 @@ func quickSession(b []byte) (*session, bool) {
 			r.pin(v, s.Pin)
 		case "unknownServer":
 			s.UnknownServer = r.boolean(v)
+		case "moving":
+			s.Moving = r.boolean(v)
 		case "obtainedAt":
 			s.ObtainedAt = r.time(v)
 		case "lifetimeSeconds":
