@@ -80,9 +80,24 @@ func (a *App) Open() (*credstore.Store, error) {
 }
 
 func (a *App) open(cfg credstore.Config) (*credstore.Store, error) {
-	var err error
-	if cfg.Shared, err = a.shared(); err != nil {
+	if a.OpenShared == nil { // none are within reach
+		return a.openWith(nil, cfg)
+	}
+	c, err := a.Config()
+	if err != nil {
 		return nil, &streams.Exit{Code: 2, Err: err}
+	}
+	return a.openWith(c, cfg)
+}
+
+// openWith opens the store with the targets that the configuration keeps in
+// etcd.
+func (a *App) openWith(c *config.Config, cfg credstore.Config) (*credstore.Store, error) {
+	if c != nil {
+		var err error
+		if cfg.Shared, err = a.OpenShared(c); err != nil {
+			return nil, &streams.Exit{Code: 2, Err: err}
+		}
 	}
 	s, err := credstore.Open(cfg)
 	if err == nil && a.Interrupter != nil {
@@ -122,11 +137,10 @@ func (a *App) openForChangeWith(by credstore.Keys) (*credstore.Store, error) {
 	if err != nil {
 		return nil, &streams.Exit{Code: 2, Err: err}
 	}
-	cfg := a.StoreConfig()
+	cfg := a.changing(c)
 	if by != nil {
 		cfg.Keys = by
 	}
-	cfg.StaleAfter = time.Duration(c.Lock.StaleAfter)
 	if cfg.StaleAfter > 0 && cfg.StaleAfter < lockfile.DefaultStaleAfter {
 		for name, t := range c.Targets {
 			if t.LockScope == "store" || t.LockScope == "" && t.Dialect == string(oauthflow.Hypaware) {
@@ -136,6 +150,13 @@ func (a *App) openForChangeWith(by credstore.Keys) (*credstore.Store, error) {
 		}
 	}
 	return a.open(cfg)
+}
+
+// changing is how a command opens the store that writes.
+func (a *App) changing(c *config.Config) credstore.Config {
+	cfg := a.StoreConfig()
+	cfg.StaleAfter = time.Duration(c.Lock.StaleAfter)
+	return cfg
 }
 
 // Source returns the source of a target, talking to its server when it must.

@@ -26,15 +26,3 @@ func (a *App) Here() error {
 	}
 	return nil
 }
-
-// shared opens what the configuration names.
-func (a *App) shared() (*credstore.SharedTargets, error) {
-	if a.OpenShared == nil {
-		return nil, nil //nolint:nilnil // none are within reach
-	}
-	c, err := a.Config()
-	if err != nil {
-		return nil, err
-	}
-	return a.OpenShared(c)
-}

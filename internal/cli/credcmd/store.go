@@ -1,6 +1,7 @@
 package credcmd
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -21,6 +22,7 @@ type resealOutput struct {
 	Files   []string `json:"files"`            // that have, or would get, another form
 	Beside  []string `json:"beside,omitempty"` // files that are not the store's and stay as they are
 	Dropped int      `json:"dropped_keys"`     // removed from the keyring
+	Shared  []string `json:"shared,omitempty"` // targets whose values in etcd got, or would get, a new key
 }
 
 // resealing is one call of a command of this group.
@@ -34,10 +36,10 @@ type resealing struct {
 func (a *App) storeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
-		Short: "Encrypt the store at rest, decrypt it, change its key",
+		Short: "Encrypt the store at rest, decrypt it, change its key, move sessions",
 		Long: `Encrypt the store and its session files under a random key that is kept in the
 keyring of your desktop (Secret Service) or encrypted to age identities; decrypt them
-again; change the key. Each may be interrupted at any point, by a kill or the power
+again; change the key; move a session between this machine's file and etcd. Each may be interrupted at any point, by a kill or the power
 too: no session is lost, the store is usable half-way, and the same command finishes
 what was begun. docs/at-rest.md says what this protects against and what not.`,
 		Example: "  spendonce store encrypt --key keyring --dry-run\n  spendonce store decrypt --dry-run",
@@ -56,7 +58,13 @@ A store that another program shares is refused.`, "  spendonce store encrypt --k
 keyring.`, "  spendonce store decrypt --dry-run"),
 		a.resealCommand(credstore.Rekey, "Give an encrypted store a new key", `Make a new key of the kind that the configuration names, or --key, encrypt all files
 with it, and remove the old one from the keyring. With another kind or another identity
-than before this is how to change it: name the old identity with --identity.`, "  spendonce store rekey --dry-run --help"),
+than before this is how to change it: name the old identity with --identity.
+
+Targets that the configuration keeps in etcd get a new key each, encrypted to the
+identity and the recipients that [etcd] names now: so who was added can open them, and
+who was removed cannot open what is put from now on. A store in plain is left as it is
+then.`, "  spendonce store rekey --dry-run --help"),
+		a.moveCommand(),
 	)
 	return cmd
 }
@@ -93,7 +101,14 @@ func (a *App) reseal(cmd *cobra.Command, r resealing) error {
 		return err
 	}
 	defer CloseStore(s)
-	done, err := s.Reseal(cmd.Context(), credstore.Reseal{Do: r.do, DryRun: r.dryRun, Settings: a.Settings})
+	how := credstore.Reseal{Do: r.do, DryRun: r.dryRun, Settings: a.Settings}
+	var done credstore.Resealed
+	var shared []string
+	if r.do == credstore.Rekey {
+		done, shared, err = a.rekey(cmd.Context(), s, how)
+	} else {
+		done, err = s.Reseal(cmd.Context(), how)
+	}
 	if err != nil {
 		return err
 	}
@@ -104,14 +119,52 @@ func (a *App) reseal(cmd *cobra.Command, r resealing) error {
 		a.tellOfCopies(r, done)
 	}
 	if r.json {
-		out := resealOutput{1, string(r.do), r.dryRun, done.From, done.To, done.Files, done.Beside, done.Dropped}
+		out := resealOutput{1, string(r.do), r.dryRun, done.From, done.To, done.Files, done.Beside, done.Dropped, shared}
 		if out.Files == nil {
 			out.Files = []string{}
 		}
 		return json.NewEncoder(a.Streams.Out).Encode(out)
 	}
-	fmt.Fprintln(a.Streams.Out, summary(r, done))
+	if len(shared) > 0 {
+		fmt.Fprintf(a.Streams.Out, "%s in etcd %s a new key: %s\n", plural(len(shared), "target"), map[bool]string{true: "would get", false: "got"}[r.dryRun], strings.Join(shared, ", "))
+	}
+	if len(shared) == 0 || done.From != "" || done.To != "" {
+		fmt.Fprintln(a.Streams.Out, summary(r, done))
+	}
 	return nil
+}
+
+// rekey gives new keys to the values in etcd, and to the files if they are
+// sealed or nothing is in etcd.
+func (a *App) rekey(ctx context.Context, s *credstore.Store, how credstore.Reseal) (done credstore.Resealed, shared []string, err error) {
+	c, err := a.Config()
+	if err != nil {
+		return done, nil, err
+	}
+	for _, target := range c.SharedTargets() {
+		there := true
+		if !how.DryRun {
+			if there, err = s.Rekey(ctx, target); err != nil {
+				return done, nil, err
+			}
+		}
+		if there {
+			shared = append(shared, target)
+		}
+	}
+	files, err := s.Reseal(ctx, credstore.Reseal{Do: credstore.Decrypt, DryRun: true})
+	if err != nil || len(c.SharedTargets()) > 0 && files.From == "" {
+		return done, shared, err
+	}
+	done, err = s.Reseal(ctx, how)
+	return done, shared, err
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // keyIsKnown refuses a key that the next command would not find: the identity
