@@ -131,7 +131,7 @@ func (m *machine) write(name, content string) string {
 
 func (m *machine) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(m.bin, args...)
-	cmd.Env = append(os.Environ(), "HOME="+m.dir, "SPENDONCE_STATE_DIR="+filepath.Join(m.dir, "state"), "XDG_CONFIG_HOME="+filepath.Join(m.dir, "config"), "SPENDONCE_BOX_TOKEN=")
+	cmd.Env = append(os.Environ(), "HOME="+m.dir, "SPENDONCE_STATE_DIR="+filepath.Join(m.dir, "state"), "XDG_CONFIG_HOME="+filepath.Join(m.dir, "config"))
 	return cmd
 }
 
