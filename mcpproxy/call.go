@@ -309,7 +309,11 @@ func (r *run) passResponse(own *call, m message) *failure {
 		return nil
 	}
 	if c == own && c.msg.modern() && c.msg.method == methodListTools {
-		r.tools.learn(m.raw)
+		kept, refused := r.tools.learn(m.raw)
+		for _, why := range refused {
+			r.log.Warn("a tool was left out of the server's list", "reason", why)
+		}
+		return r.write(kept)
 	}
 	return r.write(m.raw)
 }

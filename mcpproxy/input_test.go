@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/spendonce/spendonce/mcpproxy"
@@ -183,4 +184,74 @@ func mux(h http.Handler, body string, reply func(w http.ResponseWriter)) http.Ha
 		r.Body = io.NopCloser(bytes.NewReader(b))
 		h.ServeHTTP(w, r)
 	})
+}
+
+func TestWhatEncodingsAndEditorsLeaveInALineIsRefused(t *testing.T) {
+	const good = `{"jsonrpc":"2.0","id":1,"method":"m"}`
+	for name, line := range map[string]string{
+		"a mark of byte order": "\ufeff" + good, "UTF-16": "{\x00\"\x00i\x00d\x00\"\x00:\x001\x00}\x00", "NUL": `{"id":1,"method":"` + "\x00" + `"}`,
+		"half a character": `{"id":1,"method":"` + "\xc3" + `"}`, "a surrogate in UTF-8": `{"id":1,"method":"` + "\xed\xa0\x80" + `"}`,
+		"two messages": good + good, "a comment": good + " // so", "a line end of its own": `{"id":1,"method":"` + "\r" + `m"}`,
+	} {
+		s := serveSession(t, "2025-11-25", func(w http.ResponseWriter, _ *http.Request, _ string) { answer(w, done) })
+		c := connect(t, s.URL, mcpproxy.Config{})
+		c.handshake("2025-11-25")
+		c.say(line)
+		if got := c.hear(); !strings.Contains(got, `"id":null,"error":{"code":-32700,`) {
+			t.Errorf("%s gives %s", name, got)
+		}
+		c.say(good)
+		c.want(done)
+		if rest := c.end(); len(rest) != 0 {
+			t.Errorf("%s: more came: %q", name, rest)
+		}
+	}
+}
+
+func TestTwoRequestsOfOneIDAreAnsweredEach(t *testing.T) {
+	var n atomic.Int32
+	both := make(chan struct{})
+	s := serveSession(t, "2025-11-25", func(w http.ResponseWriter, _ *http.Request, _ string) {
+		if n.Add(1) == 2 {
+			close(both)
+		}
+		<-both
+		answer(w, done)
+	})
+	c := connect(t, s.URL, mcpproxy.Config{})
+	c.handshake("2025-11-25")
+	c.say(`{"id":1,"method":"m"}`, `{"id":1,"method":"m"}`)
+	c.want(done)
+	c.want(done)
+	if rest := c.end(); len(rest) != 0 {
+		t.Errorf("more came: %q", rest)
+	}
+}
+
+// A session that no request could name is an error, and a version that no
+// header can hold is not sent.
+func TestAHandshakeMayBringWhatNoHeaderHolds(t *testing.T) {
+	for name, id := range map[string]string{"a space": "a b", "too long": strings.Repeat("x", 9000), "no ASCII": "s\u00e9"} {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string) {
+			w.Header().Set("Mcp-Session-Id", id)
+			answer(w, welcome("2025-11-25"))
+		})
+		c := connect(t, s.URL, mcpproxy.Config{})
+		c.say(initialize)
+		if got := c.hear(); !strings.Contains(got, `"id":0,"error":{"code":-32000`) || !strings.Contains(got, `"kind":"session"`) || strings.Contains(got+c.log.String(), id) {
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
+	for _, version := range []string{`9999\r\nX: y`, strings.Repeat("9", 100), "2025\u201311", " "} {
+		s := serveSession(t, version, func(w http.ResponseWriter, _ *http.Request, _ string) { answer(w, done) })
+		c := connect(t, s.URL, mcpproxy.Config{})
+		c.handshake(version)
+		c.say(`{"id":1,"method":"m"}`)
+		c.want(done)
+		for _, r := range s.got() {
+			if got := r.header.Get("Mcp-Protocol-Version"); got != "" {
+				t.Errorf("%q is sent as %q", version, got)
+			}
+		}
+	}
 }

@@ -21,11 +21,8 @@ func TestArgumentsGoIntoTheHeadersThatASchemaAsksFor(t *testing.T) {
 		"nothing":                   {`{"a":{"type":"string","x-mcp-header":"A"}}`, `{}`, ""},
 		"no arguments":              {`{"a":{"type":"string","x-mcp-header":"A"}}`, `7`, ""},
 		"one further in":            {`{"b":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}`, `{"b":{"a":"v"},"a":"w"}`, "v"},
+		"one that may be null":      {`{"a":{"type":["string","null"],"x-mcp-header":"A"}}`, `{"a":"v"}`, "v"},
 		"beside odd schemas":        {`{"x":true,"y":7,"a":{"type":"string","x-mcp-header":"A","properties":[]}}`, `{"a":"v"}`, "v"},
-		"of a wrong type":           {`{"a":{"type":"number","x-mcp-header":"A"}}`, `{"a":1}`, ""},
-		"of a list of types":        {`{"a":{"type":["string"],"x-mcp-header":"A"}}`, `{"a":"v"}`, ""},
-		"by a name that is none":    {`{"a":{"type":"string","x-mcp-header":"A\r\nB"}}`, `{"a":"v"}`, ""},
-		"in an array":               {`{"b":{"items":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}}`, `{"b":[{"a":"v"}]}`, ""},
 	} {
 		var remembered tools
 		remembered.learn(list(c.list))
@@ -46,5 +43,57 @@ func TestWhatASchemaNoLongerAsksForIsNotSent(t *testing.T) {
 	remembered.learn([]byte(`{"result":{"tools":[{"name":"t","inputSchema":{}}]}}`))
 	if len(remembered.of("t")) != 0 {
 		t.Error("it is still asked for")
+	}
+}
+
+func TestAToolThatAsksForAHeaderAsItMayNotIsLeftOutOfTheList(t *testing.T) {
+	const good = `{"name":"good", "inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}`
+	for name, schema := range map[string]string{
+		"of a number":             `{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}`,
+		"of an object":            `{"properties":{"a":{"type":"object","x-mcp-header":"A"}}}`,
+		"of two types":            `{"properties":{"a":{"type":["string","integer"],"x-mcp-header":"A"}}}`,
+		"of no type":              `{"properties":{"a":{"x-mcp-header":"A"}}}`,
+		"by a name that is none":  `{"properties":{"a":{"type":"string","x-mcp-header":"A\r\nB"}}}`,
+		"by no name":              `{"properties":{"a":{"type":"string","x-mcp-header":""}}}`,
+		"by what is no name":      `{"properties":{"a":{"type":"string","x-mcp-header":7}}}`,
+		"by one name twice":       `{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}`,
+		"in an array":             `{"properties":{"b":{"items":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}}}`,
+		"in an alternative":       `{"anyOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]}`,
+		"in a condition":          `{"if":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}`,
+		"in a definition":         `{"$defs":{"a":{"type":"string","x-mcp-header":"A"}}}`,
+		"in another spelling":     `{"properties":{"a":{"type":"number","x-mcp\u002dheader":"A"}}}`,
+		"of all that there is":    `{"type":"string","x-mcp-header":"A"}`,
+		"one further in":          `{"properties":{"b":{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}}}`,
+		"beside one that is good": `{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"number","x-mcp-header":"B"}}}`,
+	} {
+		bad := `{"name":"bad","inputSchema":` + schema + `}`
+		for where, lists := range map[string][2]string{
+			"alone":  {bad, ``},
+			"first":  {bad + `, ` + good, good},
+			"last":   {good + ` ,` + bad, good},
+			"amid":   {good + `,` + bad + `,` + good + ` `, good + `,` + good + ` `},
+			"always": {bad + `,` + bad, ``},
+		} {
+			var remembered tools
+			kept, refused := remembered.learn([]byte(`{"id":1, "result":{"tools": [` + lists[0] + `], "x":1.0}}`))
+			if want := `{"id":1, "result":{"tools": [` + lists[1] + `], "x":1.0}}`; string(kept) != want || len(refused) == 0 || len(remembered.of("bad")) != 0 {
+				t.Errorf("%s, %s: kept %s, refused %v", name, where, kept, refused)
+			}
+		}
+	}
+}
+
+func TestWhatOnlyLooksLikeAHeaderIsLeftAlone(t *testing.T) {
+	for name, schema := range map[string]string{
+		"a property of that name": `{"properties":{"x-mcp-header":{"type":"number"}}}`,
+		"a value":                 `{"properties":{"a":{"default":{"x-mcp-header":7},"enum":[{"x-mcp-header":""}]}}}`,
+		"no schema":               `7`,
+		"a good one":              `{"properties":{"b":{"properties":{"a":{"type":"boolean","x-mcp-header":"A"}}}}}`,
+	} {
+		var remembered tools
+		list := `{"result":{"tools":[{"name":"t","inputSchema":` + schema + `},true,{"x":[]}]}}`
+		if kept, refused := remembered.learn([]byte(list)); string(kept) != list || len(refused) != 0 {
+			t.Errorf("%s: kept %s, refused %v", name, kept, refused)
+		}
 	}
 }

@@ -312,6 +312,7 @@ func (h *harsh) answer(w http.ResponseWriter, r *http.Request, session string, i
 	s := h.stream(session)
 	h.mu.Unlock()
 	n := h.number(5)
+	twice := h.one(10, "answers repeated")
 	go func() { // whoever listens
 		for range n {
 			h.tell(s)
@@ -319,8 +320,14 @@ func (h *harsh) answer(w http.ResponseWriter, r *http.Request, session string, i
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !s.lost {
-			s.over = true
 			h.add(s, result)
+			if twice {
+				h.add(s, result)
+			}
+			if twice && own != nil && !own.lost {
+				h.add(own, result)
+			}
+			s.over = true
 		}
 	}()
 	h.speak(w, r, s, 0)
