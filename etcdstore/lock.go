@@ -114,14 +114,16 @@ func (s *Store) try(ctx context.Context, client *clientv3.Client, req credstore.
 	key := s.key(req.Target, lockKey)
 	ctx, cancel := context.WithTimeout(ctx, req.StaleAfter/6)
 	defer cancel()
-	r, err := client.Get(ctx, key)
+	r, err := again(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return client.Get(ctx, key) })
 	if err != nil {
 		return nil, sighting{}, s.failure(ctx, err)
 	}
 	if len(r.Kvs) > 0 {
 		return nil, sighting{holderOf(r.Kvs), r.Header.Revision}, nil
 	}
-	lease, err := client.Grant(ctx, int64(math.Ceil(req.StaleAfter.Seconds())))
+	lease, err := again(ctx, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return client.Grant(ctx, int64(math.Ceil(req.StaleAfter.Seconds()))) // one too many ends by itself
+	})
 	if err != nil {
 		return nil, sighting{}, s.failure(ctx, err)
 	}
@@ -131,19 +133,27 @@ func (s *Store) try(ctx context.Context, client *clientv3.Client, req credstore.
 	if err != nil {
 		return nil, sighting{}, err
 	}
-	txn, err := client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, string(value), clientv3.WithLease(lease.ID)), clientv3.OpGet(s.key(req.Target, markKey))).
-		Else(clientv3.OpGet(key)).Commit()
+	seeMark := clientv3.OpGet(s.key(req.Target, markKey))
+	txn, err := again(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return client.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, string(value), clientv3.WithLease(lease.ID)), seeMark).
+			Else(clientv3.OpGet(key), seeMark).Commit()
+	})
 	if err != nil {
 		_ = l.revoke() // whether the key was made or not; else it ends by itself
 		return nil, sighting{}, s.failure(ctx, err)
 	}
-	if !txn.Succeeded {
-		_ = l.revoke() // else it ends by itself
-		return nil, sighting{holderOf(txn.Responses[0].GetResponseRange().Kvs), txn.Header.Revision}, nil
-	}
 	l.rev = txn.Header.Revision
+	if !txn.Succeeded {
+		there := txn.Responses[0].GetResponseRange().Kvs
+		by := holderOf(there)
+		if len(there) == 0 || by.Nonce != l.nonce {
+			_ = l.revoke() // else it ends by itself
+			return nil, sighting{by, txn.Header.Revision}, nil
+		}
+		l.rev = there[0].CreateRevision // made by an attempt that was not answered
+	}
 	l.mark = markOf(txn.Responses[1].GetResponseRange().Kvs)
 	alive, end := context.WithCancel(context.Background())
 	l.end = end
@@ -218,7 +228,9 @@ func (l *lock) keepAlive(ctx context.Context) {
 // behind does not know it yet: unlike for other calls, the client gives up then.
 func (l *lock) renew(ctx context.Context) error {
 	for {
-		_, err := l.client.KeepAliveOnce(ctx, l.lease)
+		_, err := again(ctx, func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+			return l.client.KeepAliveOnce(ctx, l.lease)
+		})
 		if !errors.Is(err, rpctypes.ErrInvalidAuthToken) && !errors.Is(err, rpctypes.ErrAuthOldRevision) {
 			return err
 		}
@@ -270,7 +282,9 @@ func (l *lock) Check() error {
 	if err != nil {
 		return l.store.failure(ctx, err)
 	}
-	r, err := l.client.Get(ctx, l.store.key(l.target, lockKey), clientv3.WithKeysOnly())
+	r, err := again(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return l.client.Get(ctx, l.store.key(l.target, lockKey), clientv3.WithKeysOnly())
+	})
 	if err != nil {
 		return l.store.failure(ctx, err)
 	}
@@ -293,7 +307,9 @@ func (l *lock) SetMark(m lockfile.Mark) error {
 	}
 	ctx, cancel := l.bound()
 	defer cancel()
-	r, err := l.client.Txn(ctx).If(l.ours()).Then(clientv3.OpPut(l.store.key(l.target, markKey), string(value))).Commit()
+	r, err := again(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return l.client.Txn(ctx).If(l.ours()).Then(clientv3.OpPut(l.store.key(l.target, markKey), string(value))).Commit()
+	})
 	if err != nil {
 		return l.store.failure(ctx, err)
 	}

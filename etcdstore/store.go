@@ -161,7 +161,7 @@ func (s *Store) Get(ctx context.Context, target string) (credstore.SharedValue, 
 	if err != nil {
 		return credstore.SharedValue{}, err
 	}
-	r, err := client.Get(ctx, s.key(target, valueKey))
+	r, err := again(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return client.Get(ctx, s.key(target, valueKey)) })
 	if err != nil {
 		return credstore.SharedValue{}, s.failure(ctx, err)
 	}
@@ -169,6 +169,30 @@ func (s *Store) Get(ctx context.Context, target string) (credstore.SharedValue, 
 		return credstore.SharedValue{}, nil
 	}
 	return credstore.SharedValue{Bytes: r.Kvs[0].Value, Version: r.Kvs[0].ModRevision}, nil
+}
+
+// patience are the parts of a bound after which another member is asked. A
+// healthy cluster answers in milliseconds.
+var patience = [...]int64{10, 3}
+
+// again makes a call that may be made twice, at another member if one does not
+// answer: a member that is stopped or cut off keeps a call until its deadline,
+// and the client asks them in turn.
+func again[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+	deadline, bounded := ctx.Deadline()
+	for _, part := range patience {
+		if !bounded {
+			break
+		}
+		once, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(part))
+		r, err := call(once)
+		late := once.Err() != nil
+		cancel()
+		if err == nil || !late || ctx.Err() != nil {
+			return r, err
+		}
+	}
+	return call(ctx)
 }
 
 // Put implements [credstore.Shared].

@@ -139,3 +139,33 @@ func TestManyStoresOnThreeHostsRefreshOnce(t *testing.T) {
 		t.Errorf("after logout: %v", err)
 	}
 }
+
+func TestAMemberThatHangsIsPassedOver(t *testing.T) {
+	f := startFleet(t, cluster.Options{Programs: 1})
+	store := f.store(t, f.cluster.Programs[0], nil)
+	signIn(t, store, time.Now().Add(-time.Minute))
+	s := &server{}
+	src, err := store.Source(credstore.SourceConfig{Target: box, Exchange: s.exchange})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * cluster.Size { // it is connected to all of them then
+		if _, err := src.Holds(credstore.NewSecret("none")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leader := f.cluster.Leader(t)
+	for _, m := range f.cluster.Members {
+		if m != leader {
+			m.Pause()
+			defer m.Resume()
+			break
+		}
+	}
+	if got, err := src.Get(t.Context(), credstore.Request{}); err != nil || got.AccessToken.Reveal() != "at-1" {
+		t.Fatalf("got %q, %v", got.AccessToken.Reveal(), err)
+	}
+	if len(s.sent) != 1 {
+		t.Errorf("sent %q", s.sent)
+	}
+}
