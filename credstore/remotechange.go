@@ -237,9 +237,10 @@ func (*remoteChange) tidy(bool)    {}
 func (*remoteChange) check() error { return nil }
 func (*remoteChange) ring()        {}
 
-// end puts the value. Where it is not known whether that happened, and there
-// is something in hand that was paid for, the same bytes are put for the same
-// version again: that changes the value once, however often it is done.
+// end puts the value. Where it is not known whether that happened, the same
+// bytes are put for the same version again, which changes the value once,
+// however often it is done: once more, as one member of many may hang, and with
+// something in hand that was paid for until the bound for that has passed.
 func (t *remoteChange) end(err error) error {
 	if err != nil || !t.dirty {
 		return err
@@ -248,8 +249,9 @@ func (t *remoteChange) end(err error) error {
 	if err != nil {
 		return err
 	}
-	for again := false; ; again = true {
-		err := t.put(b)
+	bound := t.readBound() / 10 // a store that is well answers in milliseconds
+	for again := false; ; again, bound = true, t.readBound() {
+		err := t.put(b, bound)
 		switch {
 		case err == nil:
 			return nil
@@ -259,7 +261,7 @@ func (t *remoteChange) end(err error) error {
 			return errAgain
 		case !errors.Is(err, ErrShared):
 			return t.failure(err)
-		case !t.patient:
+		case !t.patient && again:
 			return t.unknown(err)
 		}
 		if failed := t.pause(err); failed != nil {
@@ -268,8 +270,8 @@ func (t *remoteChange) end(err error) error {
 	}
 }
 
-func (t *remoteChange) put(b []byte) error {
-	ctx, cancel := context.WithTimeout(t.ctx, t.readBound())
+func (t *remoteChange) put(b []byte, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(t.ctx, bound)
 	defer cancel()
 	return t.in.Put(ctx, t.target, t.base.version, b, t.under)
 }

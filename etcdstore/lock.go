@@ -332,7 +332,7 @@ func (l *lock) Release() error {
 func (l *lock) revoke() error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(l.stale/6, releaseBound))
 	defer cancel()
-	_, err := l.client.Revoke(ctx, l.lease)
+	_, err := again(ctx, func(ctx context.Context) (*clientv3.LeaseRevokeResponse, error) { return l.client.Revoke(ctx, l.lease) })
 	if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return nil
 	}
@@ -340,7 +340,7 @@ func (l *lock) revoke() error {
 }
 
 // releaseBound is short because the server ends the lease in any case.
-const releaseBound = 2 * time.Second
+const releaseBound = 5 * time.Second
 
 func modRevision(kvs []*mvccpb.KeyValue) int64 {
 	if len(kvs) == 0 {
