@@ -161,7 +161,9 @@ func (s *Store) Get(ctx context.Context, target string) (credstore.SharedValue, 
 	if err != nil {
 		return credstore.SharedValue{}, err
 	}
-	r, err := again(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return client.Get(ctx, s.key(target, valueKey)) })
+	r, err := again(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return client.Get(ctx, s.key(target, valueKey))
+	})
 	if err != nil {
 		return credstore.SharedValue{}, s.failure(ctx, err)
 	}
