@@ -201,6 +201,10 @@ bench: ## ratios measured in one run, on an idle machine (UPDATE=1: into docs/ t
 		$(if $(UPDATE),-update ../docs/figures.md -svg ../docs/storm.svg) $(BENCHFLAGS)
 	cd tests/etcd && SPENDONCE_BENCH=1 $(GO) test -count=1 -v -run '^TestFigures$$' ./bench
 
+.PHONY: compare
+compare: plain-binary ## what the official MCP clients pass directly, here and by mcp-remote (into docs/)
+	cd tests && $(GO) run ./compare -binary ../$(BIN) -update ../docs/mcp-compare.md
+
 .PHONY: cross
 cross: ## build and vet the credential half for macOS
 	@printf '\n== macOS cross-build\n'

@@ -102,6 +102,29 @@ func TestTenMCPProxiesWithAnExpiredTokenMakeOneExchangeAndOneMoreWhenItIsRevoked
 	}
 }
 
+func TestAnMCPSessionThatItsServerForgetsIsBegunAgain(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), mcpPatience)
+	defer cancel()
+	u := newMCPUser(t, everything.StreamableHTTP, everything.Fresh)
+	c, err := u.connect(ctx)
+	if err != nil {
+		t.Fatalf("%v: %s", err, c.stderr.String())
+	}
+	if err := c.echo(ctx, "before"); err != nil {
+		t.Fatal(err)
+	}
+	u.front.ForgetSessions()
+	if err := c.echo(ctx, "after"); err != nil {
+		t.Error(err)
+	}
+	if said := u.end(c); said != "" {
+		t.Errorf("the proxy said %s", said)
+	}
+	if n := strings.Count(u.server.Output(), "Session initialized with ID"); n != 2 {
+		t.Errorf("%d sessions were begun", n)
+	}
+}
+
 func TestAnMCPServerThatIsStartedAgainInMidUseGetsOneNewSessionAndTheNextCall(t *testing.T) {
 	for kind, begun := range map[everything.Kind]string{
 		everything.StreamableHTTP: "Session initialized with ID",

@@ -2,6 +2,7 @@ package real_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,13 +18,16 @@ type mcpUser struct {
 	server  *everything.Server
 	front   *everything.Front
 	session spendoncetest.Session
+
+	seen     sync.Mutex
+	requests []everything.Request
 }
 
 func newMCPUser(t *testing.T, kind everything.Kind, age everything.Age) *mcpUser {
 	t.Helper()
 	u := &mcpUser{machine: newMachine(t), server: startEverything(t, kind)}
 	var err error
-	if u.front, err = everything.Protect(u.server, everything.Config{}); err != nil {
+	if u.front, err = everything.Protect(u.server, everything.Config{Seen: u.see}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = u.front.Close() })
@@ -32,6 +36,23 @@ func newMCPUser(t *testing.T, kind everything.Kind, age everything.Age) *mcpUser
 	}
 	u.knows(u)
 	return u
+}
+
+func (u *mcpUser) see(r everything.Request) {
+	u.seen.Lock()
+	defer u.seen.Unlock()
+	u.requests = append(u.requests, r)
+}
+
+// headers are the values of a header, of all requests so far.
+func (u *mcpUser) headers(name string) map[string]int {
+	u.seen.Lock()
+	defer u.seen.Unlock()
+	values := map[string]int{}
+	for _, r := range u.requests {
+		values[r.Header.Get(name)]++
+	}
+	return values
 }
 
 // Secrets are those of the session as it was made.
@@ -86,6 +107,15 @@ func TestTheOfficialMCPClientsSeeNoDifferenceThroughTheProxy(t *testing.T) {
 				}
 				if refused := direct.front.Refused() + proxied.front.Refused(); refused != 0 {
 					t.Errorf("%d requests were refused", refused)
+				}
+				if got := proxied.headers("Authorization"); len(got) != 1 || got["Bearer "+proxied.session.AccessToken.Reveal()] == 0 {
+					t.Errorf("of %d requests not all had the token", len(proxied.requests))
+				}
+				if got := proxied.headers("Origin"); len(got) != 1 || got[""] == 0 {
+					t.Errorf("requests had the origins %v", got)
+				}
+				if got := proxied.headers("Mcp-Protocol-Version"); kind == everything.StreamableHTTP && (got[""] != 1 || len(got) != 2) {
+					t.Errorf("all but the first request have one protocol version, not %v", got)
 				}
 				if len(alone.Messages) < 150 {
 					t.Errorf("there were %d messages", len(alone.Messages))

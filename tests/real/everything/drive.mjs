@@ -144,7 +144,7 @@ const scenarios = {
   "ping": () => client.ping(options),
   "cancellation": async () => {
     const stop = new AbortController();
-    const hanging = call("trigger-long-running-operation", { duration: 1.5, steps: 1 }, { signal: stop.signal });
+    const hanging = call("trigger-long-running-operation", { duration: 3, steps: 1 }, { signal: stop.signal });
     hanging.catch(() => {});
     await client.ping(options); // the server has read the call by then, or nearly
     await new Promise((resolve) => setTimeout(resolve, 200));

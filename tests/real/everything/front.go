@@ -52,6 +52,9 @@ type Front struct {
 	refused  atomic.Int64
 	rejects  atomic.Bool
 	shutOnce sync.Once
+
+	mu       sync.Mutex
+	sessions map[string]bool // by id: whether it is still known
 }
 
 // Protect stands in front of a server.
@@ -60,7 +63,7 @@ func Protect(server *Server, cfg Config) (*Front, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Front{Tokens: tokens, kind: server.kind, seen: cfg.Seen}
+	f := &Front{Tokens: tokens, kind: server.kind, seen: cfg.Seen, sessions: map[string]bool{}}
 	if f.seen == nil {
 		f.seen = func(Request) {}
 	}
@@ -102,6 +105,28 @@ func (f *Front) Refused() int64 { return f.refused.Load() }
 // RejectAll has every token refused, also those that are good.
 func (f *Front) RejectAll(yes bool) { f.rejects.Store(yes) }
 
+// ForgetSessions has every session that was in use refused from now on, with
+// the 404 that the specification has for it. What the server itself says when
+// it was started again is a 400.
+func (f *Front) ForgetSessions() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id := range f.sessions {
+		f.sessions[id] = false
+	}
+}
+
+// knows reports whether a session may go on; every new one may.
+func (f *Front) knows(session string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known, old := f.sessions[session]
+	if !old {
+		f.sessions[session] = true
+	}
+	return known || !old
+}
+
 // Close ends the front and its authorization server, and breaks what is open.
 func (f *Front) Close() error {
 	var err error
@@ -127,6 +152,13 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	// Else what is read of the body ends when the answer begins, and that may
 	// be before the connection to the server has seen its end.
 	_ = http.NewResponseController(w).EnableFullDuplex()
+	if session := r.Header.Get("Mcp-Session-Id"); session != "" && !f.knows(session) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`)
+		return
+	}
 	f.pass.ServeHTTP(w, r)
 }
 

@@ -12,6 +12,7 @@ var (
 	clock  = regexp.MustCompile(`\d{1,2}:\d\d:\d\d[\s\x{202f}]?[AP]M`)
 	date   = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
 	blob   = regexp.MustCompile(`"blob":"[A-Za-z0-9+/]+=*"`)
+	stage  = regexp.MustCompile(`"statusMessage":"(Gathering sources|Analyzing content)`)
 	level  = regexp.MustCompile(`"level":"[a-z]+","data":"[A-Z][a-z]+[- ]level[- ]message`)
 )
 
@@ -33,5 +34,6 @@ func normal(text string) string {
 	text = taskID.ReplaceAllString(text, "<task>")
 	text = clock.ReplaceAllString(text, "<clock>")
 	text = date.ReplaceAllString(text, "<date>")
+	text = stage.ReplaceAllString(text, `"statusMessage":"<stage>`) // the first lasts a second
 	return level.ReplaceAllString(text, `"level":"<any>","data":"<any> message`)
 }

@@ -140,7 +140,7 @@ func (p *player) cancel(ctx context.Context) error {
 	defer stop()
 	done := make(chan error, 1)
 	go func() {
-		_, err := p.session.CallTool(hanging, &mcp.CallToolParams{Name: "trigger-long-running-operation", Arguments: object{"duration": 1.5, "steps": 1}})
+		_, err := p.session.CallTool(hanging, &mcp.CallToolParams{Name: "trigger-long-running-operation", Arguments: object{"duration": 3, "steps": 1}})
 		done <- err
 	}()
 	if !p.recorder.await(ctx, ">", `"trigger-long-running-operation"`) {

@@ -51,8 +51,8 @@ type Server struct {
 }
 
 // Start starts a server on a free port of 127.0.0.1, and returns when it
-// listens. Its environment is PATH alone, whatever ours is: one of its tools
-// tells it to everybody.
+// listens. Its environment is PATH, whatever ours is, as one of its tools tells
+// it to everybody, and that another may fetch as much as 32 MiB.
 func Start(ctx context.Context, kind Kind) (*Server, error) {
 	dir, err := Modules(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func Start(ctx context.Context, kind Kind) (*Server, error) {
 	s := &Server{kind: kind, ended: make(chan struct{})}
 	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), "node", "--require", preload,
 		filepath.Join(dir, "node_modules/@modelcontextprotocol/server-everything/dist/index.js"), string(kind))
-	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GZIP_MAX_FETCH_SIZE=33554432"}
 	s.cmd.ExtraFiles = []*os.File{says}
 	s.cmd.Stdout, s.cmd.Stderr = &s.output, &s.output
 	if s.stdin, err = s.cmd.StdinPipe(); err == nil {

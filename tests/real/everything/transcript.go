@@ -33,6 +33,23 @@ func (t Transcript) Failed() []Outcome {
 	return slices.DeleteFunc(slices.Clone(t.Outcomes), func(o Outcome) bool { return o.Error == "" })
 }
 
+// ByValue is the transcript with the members of all objects in one order and
+// numbers and strings in one spelling: what differs then, differs in what it
+// means.
+func (t Transcript) ByValue() Transcript {
+	t.Messages = slices.Clone(t.Messages)
+	for i, m := range t.Messages {
+		var value any
+		if json.Unmarshal([]byte(normal(m.Text)), &value) != nil {
+			continue
+		}
+		if text, err := json.Marshal(value); err == nil {
+			t.Messages[i].Text = string(text)
+		}
+	}
+	return t
+}
+
 // Difference is what one of two clients saw and the other did not.
 type Difference struct {
 	Scenario string

@@ -72,3 +72,13 @@ func TestWhatIsMadeAnewEachTimeIsNoDifference(t *testing.T) {
 		t.Errorf("found %v", found)
 	}
 }
+
+func TestByValueTheSpellingIsNoDifferenceAndTheMeaningIs(t *testing.T) {
+	one := transcript(`< {"jsonrpc":"2.0","id":1,"result":{"a":1.0,"b":"\u00fc"}}`).ByValue()
+	if found := everything.Differences(one, transcript(`< { "id":1,"result":{"b":"ü","a":1},"jsonrpc":"2.0"}`).ByValue()); len(found) != 0 {
+		t.Errorf("found %v", found)
+	}
+	if found := everything.Differences(one, transcript(`< {"jsonrpc":"2.0","id":1,"result":{"a":1}}`).ByValue()); len(found) != 1 {
+		t.Errorf("found %v", found)
+	}
+}
