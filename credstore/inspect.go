@@ -42,6 +42,8 @@ type Report struct {
 	// may read or write.
 	Loose []string
 	Temps []Temp
+	// Shared is the store that several machines share; nil if there is none.
+	Shared *SharedInspection
 	// Targets are sorted by name: what is stored, what has a session file or
 	// a lock, and what [Config.OtherNames] names.
 	Targets []TargetReport
@@ -87,6 +89,16 @@ type TargetReport struct {
 	Pending        bool     // a login was cut short; the next refresh settles it
 	Pinned         bool
 	ObtainedAt     time.Time // when the access token was saved; zero if unknown
+
+	// Shared: the target is kept in the shared store, and this was seen there.
+	// Lock and the members about the session file are zero, Err says why the
+	// value cannot be read, and SessionSeal how it is sealed.
+	Shared *SharedTarget
+	// Leftover: the file still holds a record of such a target, which nobody
+	// uses.
+	Leftover bool
+	// Moving: the session is not refreshed, for another copy was begun.
+	Moving bool
 
 	// RefreshErr says why no refresh would be tried now, were one needed: nil
 	// if it would. It does not know what SettingsErr and OverrideErr say.
@@ -148,10 +160,11 @@ func (s *Store) Inspect(settings func(target string) (Settings, error)) Report {
 	r.Temps = temps(beside, func(final string) (string, bool) { return "", final == at.base })
 	r.Temps = append(r.Temps, temps(sessions, func(final string) (string, bool) { return strings.CutSuffix(final, ".json") })...)
 
+	r.Shared = s.inspectShared()
 	largest := int64(0)
 	for _, name := range s.allNames(snap, sessions, locks) {
-		t := s.inspectTarget(name, snap, locks, settings, keys)
-		if f, err := look(sessions, name+".json"); err == nil {
+		t := s.inspectTarget(name, snap, locks, settings, keys, r.Shared)
+		if f, err := look(sessions, name+".json"); err == nil && t.Shared == nil {
 			t.SessionExists, t.SessionMode = true, f.Mode
 			largest = max(largest, f.Size)
 		}
@@ -255,12 +268,18 @@ func (s *Store) allNames(snap *snapshot, sessions, locks *durable.Dir) []string 
 	return slices.Compact(names)
 }
 
-func (s *Store) inspectTarget(name string, snap *snapshot, locks *durable.Dir, settings func(string) (Settings, error), keys *peeking) TargetReport {
+func (s *Store) inspectTarget(name string, snap *snapshot, locks *durable.Dir, settings func(string) (Settings, error), keys *peeking, seen *SharedInspection) TargetReport {
 	t := TargetReport{Entry: Entry{Target: name}, MaxForced: s.cfg.MaxForced, ForcedWindow: s.cfg.ForcedWindow}
 	record, stored := snap.record(name)
 	var raw *session
 	var sessionErr error
-	if ValidName(name) {
+	switch {
+	case s.isShared(name):
+		t.Leftover = stored
+		snap, sessionErr = s.lookShared(&t, seen, keys)
+		record, stored = snap.record(name)
+		raw, locks = snap.session, nil
+	case ValidName(name):
 		t.SessionSeal, sessionErr = keys.seal(func() (f *form, err error) {
 			raw, f, err = s.readSessionForm(name, true)
 			return f, err
@@ -279,16 +298,21 @@ func (s *Store) inspectTarget(name string, snap *snapshot, locks *durable.Dir, s
 	}
 	_, t.Override = lookupOverride(name)
 	_, _, t.OverrideErr = src.override(Request{})
-	t.SessionPath = s.sessionPath(name)
+	if t.Shared == nil {
+		t.SessionPath = s.sessionPath(name)
+	}
 	if locks != nil {
 		t.Lock = lockfile.Inspect(locks, name+".lock")
 	}
 
 	t.Err = sessionErr
 	if raw != nil {
-		t.Pending, t.SessionUnknown = raw.Pending != nil, raw.unknownMembers()
+		t.Pending, t.Moving, t.SessionUnknown = raw.Pending != nil, raw.Moving, raw.unknownMembers()
 	}
 	v := view{target: name, now: time.Now(), record: record, stored: stored, session: raw.settled(record), mark: t.Lock.Mark, sessionError: sessionErr, form: snap.form}
+	if t.Shared != nil {
+		v.mark = t.Shared.Mark
+	}
 	if v.session != nil {
 		t.Pinned, t.ObtainedAt = v.session.Pin != nil, v.session.ObtainedAt
 	}
