@@ -31,11 +31,17 @@ func Commands(cred *credcmd.App, version func() string) []*cobra.Command {
 // look sees everything once.
 func (a *app) look(ctx context.Context) scene {
 	var s scene
+	var err error
 	s.config, s.configErr = a.Config()
 	cfg := a.StoreConfig()
 	cfg.Warn, cfg.Stage = nil, nil // what is wrong is a finding
 	if s.config != nil {
 		cfg.StaleAfter = time.Duration(s.config.Lock.StaleAfter)
+	}
+	if s.config != nil && a.OpenShared != nil {
+		if cfg.Shared, err = a.OpenShared(s.config); err != nil && s.configErr == nil {
+			s.configErr = err
+		}
 	}
 	store, err := credstore.Open(cfg)
 	if err != nil {
@@ -62,8 +68,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Say what is wrong, and the next step",
 		Long: `Look at the state directory, the store, locks, sessions, the configuration, the
 lease broker and their surroundings, and say what is wrong and what to do about it.
-Nothing is changed, no lock is taken and no server is asked; a broker that runs is
-asked for its status, and none is started.
+Nothing is changed, no lock is taken and no authorization server is asked; a broker
+that runs is asked for its status, and none is started. Where targets are kept in etcd,
+its members are asked how they are, and what is kept there is read.
 
 A finding is an error if something fails now until its next step is done, a
 warning if it is a risk or will fail later, and a note if it is worth knowing.

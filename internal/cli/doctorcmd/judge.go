@@ -50,6 +50,7 @@ func judge(s scene) []check {
 		judgeStore(f, s)
 	}
 	judgeConfig(f, s)
+	judgeEtcd(f, s.report)
 	judgeSurroundings(f, s)
 	judgeBroker(f, s)
 	for _, t := range s.report.Targets {

@@ -352,7 +352,7 @@ func TestEveryIDIsDocumented(t *testing.T) {
 		}
 		for _, part := range strings.Split(string(b), `"`) {
 			place, what, ok := strings.Cut(part, ".")
-			if !ok || strings.ContainsAny(part, " /\n()") || what == "" || !slices.Contains([]string{"state", "store", "config", "environment", "broker", "target"}, place) {
+			if !ok || strings.ContainsAny(part, " /\n()") || what == "" || !slices.Contains([]string{"state", "store", "config", "environment", "broker", "etcd", "target"}, place) {
 				continue
 			}
 			seen[part] = true

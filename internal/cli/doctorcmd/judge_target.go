@@ -21,9 +21,16 @@ func judgeTarget(f findings, s scene, t credstore.TargetReport) {
 		}
 		return // else a record of another program
 	}
-	judgeSession(f, s, t)
+	if t.Shared != nil {
+		judgeShared(f, s, t)
+	} else {
+		judgeSession(f, s, t)
+	}
+	if t.Moving {
+		f.find(warning, "target.move", "spendonce store move "+t.Target, "a move to another place was begun and not finished, so nothing is refreshed")
+	}
 	switch {
-	case s.report.StoreErr != nil:
+	case t.Shared == nil && s.report.StoreErr != nil, t.Shared != nil && t.Err != nil:
 	case !t.Stored && s.configured(t.Target):
 		f.find(note, "target.login", fmt.Sprintf("spendonce login %s", t.Target), "configured and not signed in")
 	case t.Kind == credstore.KindStatic:
@@ -105,7 +112,7 @@ func judgeLogin(f findings, s scene, t credstore.TargetReport) {
 		f.find(failure, "target.rejections", "check that the target's URL and resource are right", "the service rejects tokens that its authorization server has just issued (%d refreshes in %s): for now no rejected token is refreshed", t.Forced, t.ForcedWindow)
 	}
 	if t.Mark.State == lockfile.MarkSent {
-		if t.Lock.Held {
+		if t.Lock.Held || t.Shared != nil && t.Shared.Held {
 			f.ok("target.mark", "a refresh is under way since %s", at(now, t.Mark.At))
 		} else {
 			f.find(note, "target.mark", "nothing to do: the next refresh sends the token again, and if the server refuses it the session has to be signed in anew", "a refresh was begun %s and its end is not known", at(now, t.Mark.At))

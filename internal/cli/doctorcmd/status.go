@@ -19,7 +19,8 @@ type statusOutput struct {
 	StateDir string         `json:"state_dir"`
 	Store    statusStore    `json:"store"`
 	Targets  []statusTarget `json:"targets"`
-	Locks    []statusLock   `json:"locks"` // that are held, or whose file is there
+	Locks    []statusLock   `json:"locks"`          // that are held, or whose file is there
+	Etcd     *statusEtcd    `json:"etcd,omitempty"` // absent where no target is kept there
 	Doctor   statusDoctor   `json:"doctor"`
 	Broker   *statusBroker  `json:"broker,omitempty"` // absent where there is none, as on macOS
 }
@@ -58,6 +59,8 @@ type statusLock struct {
 	PID     int        `json:"pid,omitempty"`
 	Process string     `json:"process,omitempty"`
 	Stopped bool       `json:"stopped,omitempty"`
+	Host    string     `json:"host,omitempty"`   // of a lock in etcd: its holder's
+	LeftS   int64      `json:"left_s,omitempty"` // of a lock in etcd: until it ends, unless it is renewed
 }
 
 type statusDoctor struct {
@@ -73,7 +76,8 @@ func (a *app) statusCommand() *cobra.Command {
 		Long: `Show where the store is, what its targets are good for, when they were last
 refreshed, who holds a lock, and the worst of what 'spendonce doctor' finds; then
 whether a lease broker runs, with its sessions, tokens and last refusal.
-Nothing is changed, no lock is taken, no server is asked and no broker started. The
+Nothing is changed, no lock is taken, no authorization server is asked and no broker
+started. The
 exit status is 0 whatever is found.`,
 		Example: "  spendonce status\n  spendonce status --json",
 		Args:    cobra.NoArgs,
@@ -106,7 +110,9 @@ func statusOf(s scene) statusOutput {
 	out.addLock("", r.Lock)
 	for _, t := range r.Targets {
 		out.addLock(t.Target, t.Lock)
+		out.addSharedLock(t)
 	}
+	out.Etcd = statusOfEtcd(r.Shared)
 	mine := s.targets()
 	for _, t := range mine {
 		out.Targets = append(out.Targets, statusTargetOf(t, r.Time))
@@ -134,7 +140,7 @@ func (out *statusOutput) addLock(target string, i lockfile.Inspection) {
 
 func statusTargetOf(t credstore.TargetReport, now time.Time) statusTarget {
 	st := statusTarget{Target: t.Target, Kind: string(t.Kind), State: "not signed in", Account: t.Email, ExpiresAt: moment(t.ExpiresAt), NextTry: moment(t.NotBefore)}
-	if t.Stored {
+	if t.Stored || t.Shared != nil && t.Err != nil {
 		st.State = credcmd.State(t.Entry, now)
 	}
 	if st.Account == "" {
@@ -163,6 +169,9 @@ func (a *app) printStatus(out statusOutput, now time.Time) error {
 	fmt.Fprintf(w, "store\t%s\n", credcmd.Printable(out.Store.String()))
 	for _, l := range out.Locks {
 		fmt.Fprintf(w, "lock\t%s\n", credcmd.Printable(l.describe(now)))
+	}
+	if out.Etcd != nil {
+		fmt.Fprintf(w, "etcd\t%s\n", credcmd.Printable(out.Etcd.String()))
 	}
 	if out.Broker != nil {
 		fmt.Fprintf(w, "broker\t%s\n", credcmd.Printable(out.Broker.String()))
@@ -222,6 +231,9 @@ func (l statusLock) describe(now time.Time) string {
 	what := "of the store"
 	if l.Target != "" {
 		what = "of " + l.Target
+	}
+	if l.Host != "" {
+		return fmt.Sprintf("%s in etcd, held by process %d on %s, since %s, for %ds more", what, l.PID, l.Host, at(now, *l.Since), l.LeftS)
 	}
 	if !l.Held {
 		return fmt.Sprintf("%s, a file of %s whose maker is dead or unknown", what, at(now, *l.Since))

@@ -80,7 +80,8 @@ func setOf(names ...string) []string {
 // namesakes finds other programs of our name on PATH: the one that comes
 // before us, or instead of us, and those that come after.
 func namesakes(executable, path string) (earlier string, later []string) {
-	self, err := os.Stat(executable)
+	// The program for etcd is run by the one of our name beside it.
+	self, err := os.Stat(filepath.Join(filepath.Dir(executable), strings.TrimSuffix(filepath.Base(executable), "-etcd")))
 	if err != nil {
 		return "", nil
 	}
