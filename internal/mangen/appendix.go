@@ -8,10 +8,10 @@ type entry struct{ tag, text string }
 var exitStatus = []entry{
 	{"0", "Done. What was asked for is on standard output."},
 	{"1", "Another failure, described on standard error."},
-	{"2", "The command was called wrongly, or the configuration or an overriding variable is not usable."},
+	{"2", "The command was called wrongly, or the configuration or an overriding variable is not usable, or spendonce-etcd is needed and not there."},
 	{"3", "Nothing is stored for the target."},
 	{"4", "What is stored cannot give a token any more, or the session lacks a scope: sign in again."},
-	{"5", "The authorization server, or the service, gave no usable answer, or no token is valid for as long as was asked. Nothing is lost: try again later."},
+	{"5", "The authorization server, or the service, gave no usable answer, or etcd cannot be reached, or no token is valid for as long as was asked. Nothing is lost: try again later."},
 	{"6", "The store is damaged, unsafe or not writable. A token that was printed is valid all the same. " +
 		"Of spendonce lease serve: its state, or a directory, cannot be trusted."},
 	{"7", "The lock was not obtained. Of spendonce lease serve: another broker runs."},
@@ -66,6 +66,8 @@ var environment = []entry{
 
 var files = []entry{
 	{"~/.config/spendonce/config.toml", "The configuration, written by you and only read by the program."},
+	{"spendonce-etcd", "This program with a client of etcd in it, beside this program or on PATH. It is run in this one's place, with the same arguments, " +
+		"when the configuration keeps a target in etcd; it is never to be called by name."},
 	{"~/.local/state/spendonce/remote-credentials.json", "The store: the tokens of all targets. Other programs may share it."},
 	{"~/.local/state/spendonce/sessions/", "What each session was made with, and how its last refresh ended: no token, but the client's secret if it has one."},
 	{"~/.local/state/spendonce/imports/", "Where sessions came from that spendonce import moved in: no token."},
