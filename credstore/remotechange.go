@@ -20,6 +20,9 @@ type remoteAccess struct {
 	nested     bool      // another lock is held, so that stops are deferred already
 }
 
+// readBound is that of the lock that is held.
+func (a *remoteAccess) readBound() time.Duration { return a.staleAfter / 6 }
+
 func (a *remoteAccess) lockTarget(ctx context.Context, target string, until func() bool) (mutex, error) {
 	hold := a.store.cfg.Hold
 	unhold := func() {}

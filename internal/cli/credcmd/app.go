@@ -98,6 +98,7 @@ func (a *App) openWith(c *config.Config, cfg credstore.Config) (*credstore.Store
 		if cfg.Shared, err = a.OpenShared(c); err != nil {
 			return nil, &streams.Exit{Code: 2, Err: err}
 		}
+		cfg.StaleAfter = time.Duration(c.Lock.StaleAfter) // bounds the calls of those who only read, too
 	}
 	s, err := credstore.Open(cfg)
 	if err == nil && a.Interrupter != nil {
