@@ -166,7 +166,15 @@ func (s *Store) try(ctx context.Context, client *clientv3.Client, req credstore.
 func (s *Store) wait(ctx context.Context, client *clientv3.Client, req credstore.SharedRequest, since int64) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	events := client.Watch(ctx, s.dir(req.Target), clientv3.WithPrefix(), clientv3.WithRev(since+1))
+	// The call returns when a member has answered it. One that hangs holds up
+	// neither the looks below nor, after a while, the next attempt.
+	opened := make(chan clientv3.WatchChan, 1)
+	go func() {
+		opened <- client.Watch(ctx, s.dir(req.Target), clientv3.WithPrefix(), clientv3.WithRev(since+1))
+	}()
+	var events clientv3.WatchChan
+	enough := time.NewTimer(req.StaleAfter / 6)
+	defer enough.Stop()
 	tick := time.NewTicker(max(req.StaleAfter/60, time.Millisecond)) // for what only time changes
 	defer tick.Stop()
 	value, key := s.key(req.Target, valueKey), s.key(req.Target, lockKey)
@@ -185,6 +193,9 @@ func (s *Store) wait(ctx context.Context, client *clientv3.Client, req credstore
 				look = look || string(e.Kv.Key) == value
 				free = free || string(e.Kv.Key) == key && e.Type == mvccpb.Event_DELETE
 			}
+		case events = <-opened:
+		case <-enough.C:
+			free = true // perhaps, and nobody told us
 		case <-tick.C:
 			look = true
 		case <-ctx.Done():
