@@ -433,7 +433,6 @@ func (f *fleet) next(key string, put bool) func() {
 	}
 }
 
-
 // tokens are all that were issued.
 func (f *fleet) tokens() []canary.Value {
 	var all []canary.Value
