@@ -19,7 +19,7 @@ import (
 // keys of the targets. Nothing is told of members' clocks: etcd does not show
 // them.
 func (s *Store) Inspect(ctx context.Context, targets []string) credstore.SharedInspection {
-	r := credstore.SharedInspection{Prefix: s.cfg.Prefix, Members: make([]credstore.SharedMember, len(s.cfg.Endpoints)), Targets: map[string]credstore.SharedTarget{}}
+	r := credstore.SharedInspection{Prefix: s.cfg.Prefix, Targets: map[string]credstore.SharedTarget{}}
 	if s.cfg.TLS != nil && len(s.cfg.TLS.Certificates) > 0 && s.cfg.TLS.Certificates[0].Leaf != nil {
 		r.CertificateEnds = s.cfg.TLS.Certificates[0].Leaf.NotAfter
 	}
@@ -34,6 +34,7 @@ func (s *Store) Inspect(ctx context.Context, targets []string) credstore.SharedI
 		soon, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
 	}
+	r.Members = make([]credstore.SharedMember, len(s.cfg.Endpoints))
 	var wg sync.WaitGroup
 	for i, endpoint := range s.cfg.Endpoints {
 		wg.Go(func() { r.Members[i] = s.member(soon, client, endpoint) })

@@ -5,6 +5,7 @@ package etcd_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,8 @@ import (
 	"github.com/spendonce/spendonce/tests/etcd/cluster"
 )
 
-// everything is what etcd holds below the prefix.
+// everything is what etcd holds below the prefix, and its revision, which
+// every lock that was taken meanwhile would have moved.
 func everything(t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), cluster.Patience)
@@ -23,13 +25,14 @@ func everything(t *testing.T, c *cluster.Cluster) string {
 	r, err := c.Members[0].Client(t).Get(ctx, c.Prefix, clientv3.WithPrefix())
 	must(t, err)
 	var b strings.Builder
+	fmt.Fprintln(&b, r.Header.Revision)
 	for _, kv := range r.Kvs {
 		b.WriteString(kv.String() + "\n")
 	}
 	return b.String()
 }
 
-func TestDoctorAndStatusLookAtEtcdAndChangeNothing(t *testing.T) {
+func TestListStatusAndDoctorLookAtEtcdAndChangeNothing(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Loopback: true, Password: true})
 	s := newSite(t, c)
@@ -53,6 +56,7 @@ func TestDoctorAndStatusLookAtEtcdAndChangeNothing(t *testing.T) {
 	if out := m.must("status"); !strings.Contains(out, "3 of 3 members answer, below /spendonce/, version 3.") || !strings.Contains(out, "valid") {
 		t.Errorf("status said\n%s", out)
 	}
+	m.must("list")
 	if after := everything(t, c); after != before {
 		t.Error("something has changed in etcd")
 	}
@@ -97,8 +101,9 @@ func TestDoctorWithoutEtcdEndsWithinSeconds(t *testing.T) {
 	if r := m.run("", "doctor"); r.code != 0 || !strings.Contains(r.out, c.Members[0].Endpoint()+" did not answer") {
 		t.Errorf("with one away doctor ended with %d: %s", r.code, r.out)
 	}
-	c.Members[1].Kill()
-	c.Members[2].Kill()
+	for _, member := range c.Members[1:] {
+		member.Kill()
+	}
 	start := time.Now()
 	if r := m.run("", "doctor"); r.code != 1 || !strings.Contains(r.out, "cannot be reached") {
 		t.Errorf("doctor ended with %d: %s", r.code, r.out)
@@ -108,5 +113,19 @@ func TestDoctorWithoutEtcdEndsWithinSeconds(t *testing.T) {
 	}
 	if took := time.Since(start); took > 25*time.Second {
 		t.Errorf("the two took %s", took)
+	}
+}
+
+func TestDoctorNamesAWrongPassword(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.Options{Loopback: true, Password: true})
+	m := newMachine(t, newSite(t, c))
+	m.write("password", "wrong\n")
+	r := m.run("", "doctor", "--verbose")
+	if r.code != 1 || !strings.Contains(r.out, "does not accept the user or the password -> check username and password_file under [etcd]") || strings.Contains(r.out, " answers") {
+		t.Errorf("it ended with %d: %s", r.code, r.out)
+	}
+	if r := m.run("", "token", "box"); r.code != 2 || strings.Contains(r.err, "wrong") {
+		t.Errorf("token ended with %d: %s", r.code, r.err)
 	}
 }

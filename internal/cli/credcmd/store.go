@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -141,9 +142,13 @@ func (a *App) rekey(ctx context.Context, s *credstore.Store, how credstore.Resea
 	if err != nil {
 		return done, nil, err
 	}
+	stored, err := s.List()
+	if err != nil {
+		return done, nil, err
+	}
 	for _, target := range c.SharedTargets() {
-		there := true
-		if !how.DryRun {
+		there := slices.ContainsFunc(stored, func(e credstore.Entry) bool { return e.Target == target })
+		if there && !how.DryRun {
 			if there, err = s.Rekey(ctx, target); err != nil {
 				return done, nil, err
 			}
