@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -48,6 +49,7 @@ const DefaultPrefix = "/spendonce/"
 // is safe for concurrent use.
 type Store struct {
 	cfg Config
+	met atomic.Bool // a member has answered before
 
 	mu     sync.Mutex
 	client *clientv3.Client
@@ -104,10 +106,14 @@ func (s *Store) connected(ctx context.Context) (*clientv3.Client, error) {
 	if s.cfg.Dial != nil {
 		options = append(options, grpc.WithContextDialer(s.cfg.Dial))
 	}
+	timeout := dialTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline))
+	}
 	client, err := clientv3.New(clientv3.Config{
 		DialOptions: options,
 		Endpoints:   s.cfg.Endpoints, TLS: s.cfg.TLS, Username: s.cfg.Username, Password: s.cfg.Password.Reveal(),
-		DialTimeout:          dialTimeout,
+		DialTimeout:          timeout, // of the sign-in, which is all that New waits for
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
 		Logger:               zap.NewNop(), // standard error is the program's
@@ -119,8 +125,62 @@ func (s *Store) connected(ctx context.Context) (*clientv3.Client, error) {
 	return client, nil
 }
 
+// distrust is what a member and this machine find wrong with each other's
+// certificates, nil if nothing is or no member is there. The client mostly
+// keeps that to itself, and says only that time was up.
+func (s *Store) distrust() error {
+	ctx, cancel := context.WithTimeout(context.Background(), distrustTimeout)
+	defer cancel()
+	for _, endpoint := range s.cfg.Endpoints {
+		u, err := url.Parse(endpoint)
+		if err != nil || u.Scheme != "https" {
+			continue
+		}
+		if err := s.shake(ctx, u); err != nil && isDistrust(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// shake shakes hands with a member and reads its first word: only then has it
+// looked at our certificate.
+func (s *Store) shake(ctx context.Context, u *url.URL) error {
+	dial := s.cfg.Dial
+	if dial == nil {
+		dial = func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}
+	}
+	conn, err := dial(ctx, u.Host)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.cfg.TLS != nil {
+		cfg = s.cfg.TLS.Clone()
+	}
+	cfg.ServerName, cfg.NextProtos = u.Hostname(), []string{"h2"}
+	shaken := tls.Client(conn, cfg)
+	if err := shaken.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = shaken.SetReadDeadline(deadline)
+	}
+	_, err = shaken.Read(make([]byte, 1))
+	return err
+}
+
+func isDistrust(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || strings.Contains(text, "first record does not look like a TLS handshake")
+}
+
 const (
-	dialTimeout = 5 * time.Second
+	distrustTimeout = time.Second
+	dialTimeout     = 5 * time.Second
 	// A connection whose other end is cut off is given up after this time,
 	// and another member is asked. Servers allow no shorter one.
 	keepAliveTime    = 10 * time.Second
@@ -167,6 +227,7 @@ func (s *Store) Get(ctx context.Context, target string) (credstore.SharedValue, 
 	if err != nil {
 		return credstore.SharedValue{}, s.failure(ctx, err)
 	}
+	s.met.Store(true)
 	if len(r.Kvs) == 0 {
 		return credstore.SharedValue{}, nil
 	}
@@ -265,11 +326,10 @@ func (s *Store) failure(ctx context.Context, err error) error {
 	if errors.As(err, &coded) {
 		code = coded.Code()
 	}
-	text := err.Error()
 	switch {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return context.Cause(ctx)
-	case strings.Contains(text, "x509: "), strings.Contains(text, "tls: "), strings.Contains(text, "first record does not look like a TLS handshake"):
+	case isDistrust(err):
 		return &fault{credstore.ErrConfig, where + " and this machine do not trust each other's certificates: check ca, cert and key under [etcd], and that the endpoints are named as in the certificate", err}
 	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrUserNotFound), code == codes.Unauthenticated:
 		return &fault{credstore.ErrConfig, where + " does not accept the user or the password: check username and password_file under [etcd]", err}
@@ -282,6 +342,11 @@ func (s *Store) failure(ctx context.Context, err error) error {
 	case errors.Is(err, rpctypes.ErrNoLeader), errors.Is(err, rpctypes.ErrTimeout), errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail), errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost):
 		return &fault{credstore.ErrShared, where + " has no majority at the moment: try again", err}
 	default:
+		if !s.met.Load() {
+			if distrust := s.distrust(); distrust != nil {
+				return s.failure(ctx, distrust)
+			}
+		}
 		return &fault{credstore.ErrShared, where + " cannot be reached or did not answer in time: check that it runs and that this machine reaches it, and try again", err}
 	}
 }
