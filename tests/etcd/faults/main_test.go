@@ -113,9 +113,7 @@ func newFleet(t *testing.T, c *cluster.Cluster, hosts []*lan.Host, stale time.Du
 		dir: t.TempDir(), stale: stale, said: map[string][]byte{},
 	}
 	f.serve()
-	id, err := age.GenerateX25519Identity()
-	must(t, err)
-	f.identity = f.write("identity", id.String()+"\n")
+	f.makeIdentity()
 	f.watch = c.Client(t, c.Members[0].Host, c.User)
 	for i := range f.hosts {
 		f.write(fmt.Sprintf("%d/config/spendonce/config.toml", i), f.config())
@@ -169,6 +167,18 @@ func relay(c net.Conn, to string) {
 	_, _ = io.Copy(c, s)
 }
 
+func (f *fleet) makeIdentity() {
+	f.t.Helper()
+	f.identity = f.write("identity", anotherIdentity(f.t))
+}
+
+func anotherIdentity(t *testing.T) string {
+	t.Helper()
+	id, err := age.GenerateX25519Identity()
+	must(t, err)
+	return id.String() + "\n"
+}
+
 func (f *fleet) config() string {
 	text := fmt.Sprintf("[targets.box]\nurl = %q\ntoken_endpoint = %q\nclient_id = %q\nstore = \"etcd\"\n\n[lock]\nstale_after = %q\n\n",
 		f.server.ResourceURL(), f.server.TokenEndpoint(), f.server.ClientID(), f.stale)
@@ -195,12 +205,19 @@ func (f *fleet) write(name, content string) string {
 }
 
 // store is the fleet's store, in this process and from the host.
-func (f *fleet) store(from *lan.Host, change ...func(*credstore.Config)) *credstore.Store {
+func (f *fleet) store(from *lan.Host) *credstore.Store {
 	f.t.Helper()
-	in := f.shared(from)
+	s := f.storeOn(f.shared(from))
+	f.t.Cleanup(func() { _ = s.Close(context.Background()) })
+	return s
+}
+
+// storeOn is one on a connection that others may use too.
+func (f *fleet) storeOn(in credstore.Shared, change ...func(*credstore.Config)) *credstore.Store {
+	f.t.Helper()
 	by := keys.Config{Key: "age:" + f.identity}
 	cfg := credstore.Config{
-		Dir: f.t.TempDir(), StaleAfter: f.stale,
+		Dir: filepath.Join(f.dir, "state"), StaleAfter: f.stale,
 		Shared: &credstore.SharedTargets{Names: []string{box}, In: in, Keys: &keys.Keys{Config: func() (keys.Config, error) { return by, nil }}},
 	}
 	for _, c := range change {
@@ -208,7 +225,6 @@ func (f *fleet) store(from *lan.Host, change ...func(*credstore.Config)) *credst
 	}
 	s, err := credstore.Open(cfg)
 	must(f.t, err)
-	f.t.Cleanup(func() { _ = s.Close(context.Background()) })
 	return s
 }
 
@@ -271,8 +287,12 @@ func (f *fleet) start(machine int, args ...string) *process {
 
 func (p *process) launch(machine int) *process {
 	p.f.t.Helper()
-	p.began = time.Now()
 	must(p.f.t, p.f.hosts[machine].Start(p.Cmd))
+	return p.started()
+}
+
+func (p *process) started() *process {
+	p.began = time.Now()
 	go func() {
 		defer close(p.done)
 		_ = p.Wait()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spendonce/spendonce/spendoncetest"
+	"github.com/spendonce/spendonce/spendoncetest/canary"
 	"github.com/spendonce/spendonce/tests/etcd/cluster"
 )
 
@@ -42,4 +43,5 @@ func TestNinetySixProcessesOnThreeMachinesMakeOneExchange(t *testing.T) {
 			t.Errorf("%d tokens, %d requests, %d double spends", len(live), after.TokenPosts-before.TokenPosts, after.DoubleSpends)
 		}
 	}
+	canary.Absent(t, f.tokens(), c.Places())
 }
