@@ -16,6 +16,7 @@ import (
 // Machine 0 is an hour behind, machine 1 an hour ahead, machine 2 right. The
 // lock goes by the server's time; what differs is only who finds a token old.
 func TestClocksThatAreHoursApartSpendNothingTwice(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Programs: hostsOf})
 	f := newFleet(t, c, c.Programs, stale)
 	f.hosts[0].SetClock(-time.Hour)

@@ -52,6 +52,7 @@ func TestEtcdInTroubleLosesNoTokenThatCameBack(t *testing.T) {
 }
 
 func TestWithoutAMajorityWhatCameBackWaits(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Programs: hostsOf})
 	for name, without := range map[string]time.Duration{"for less than the bound": soaked(20*time.Second, stale)} {
 		t.Run(name, func(t *testing.T) {

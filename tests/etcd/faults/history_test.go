@@ -149,7 +149,7 @@ func TestNoTokenIsOnAWireInPlain(t *testing.T) {
 	f := &fleet{t: t, cluster: c, prefix: c.Prefix, hosts: c.Programs, dir: t.TempDir(), stale: stale}
 	f.makeIdentity()
 	s := newIssuer()
-	history(t, f, s, 10, false)
+	history(t, f, s, 4, false)
 	seen := canary.Search(t, []canary.Value{canary.Of("a key", f.prefix+"targets/"+box+"/value")}, canary.Places{Outputs: c.LAN.Recorded()})
 	if len(seen) == 0 {
 		t.Error("the wire was not listened to")

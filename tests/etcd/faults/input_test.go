@@ -20,6 +20,7 @@ import (
 // Each says in one sentence what is wrong, with its exit code, sends nothing
 // and leaves what is in etcd as it is.
 func TestWhatIsWrongWithEtcdIsSaidAndNothingChanged(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Programs: 2, Password: true})
 	f := newFleet(t, c, c.Programs, stale)
 	const first, exitConfig = "0/config/spendonce/config.toml", 2
@@ -90,6 +91,7 @@ func TestWhatIsWrongWithEtcdIsSaidAndNothingChanged(t *testing.T) {
 
 // A server that knows none of etcd's calls, as one of another version does not.
 func TestAServerThatIsNoEtcdOfVersionThreeIsNamedSo(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Programs: 2, Plain: true, Loopback: true})
 	f := &fleet{t: t, cluster: c, prefix: c.Prefix, hosts: c.Programs[:1], dir: t.TempDir(), stale: stale, said: map[string][]byte{}}
 	f.makeIdentity()
@@ -108,6 +110,7 @@ func TestAServerThatIsNoEtcdOfVersionThreeIsNamedSo(t *testing.T) {
 
 // Who waits for the lock watches from a revision that may be thrown away.
 func TestACompactionDuringAWaitIsNotNoticed(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Programs: 3})
 	f := newFleet(t, c, c.Programs, stale)
 	f.hold(spendoncetest.After)
