@@ -240,3 +240,33 @@ func TestALoginWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
 	}
 	mustRefuse(t, sourceOf(t, other, box, &authority{}), credstore.Request{}, credstore.ErrNoCredential)
 }
+
+// The old holder saves between the look of the new one and its mark: that is
+// why the new one looks again.
+func TestASuccessorThatMarksAfterTheSaveSendsNothing(t *testing.T) {
+	m := newSharedMemory()
+	machine := fleetOf(t, m)
+	signIn(t, machine())
+	answer, arrived, proceed := held(func(_ context.Context, n int, _ credstore.Grant) (credstore.Tokens, error) {
+		return (&authority{}).rotated(n), nil
+	})
+	a, after := &authority{answer: answer}, &authority{}
+	ended := make(chan struct{})
+	src := sourceOf(t, machine(), box, a)
+	go func() {
+		defer close(ended)
+		mustGive(t, src, credstore.Request{}, "A-new-1")
+	}()
+	<-arrived
+	m.lose(box)
+	m.set(func() {
+		m.marked = func() error { // the successor is about to
+			m.set(func() { m.marked = nil })
+			close(proceed)
+			<-ended
+			return nil
+		}
+	})
+	mustGive(t, sourceOf(t, machine(), box, after), credstore.Request{}, "A-new-1")
+	mustHaveSent(t, after)
+}

@@ -157,6 +157,25 @@ func TestNoTokenIsOnAWireInPlain(t *testing.T) {
 	canary.Absent(t, s.all, c.Places())
 }
 
+func TestAValueIsPutInThePlaceOfItsVersionOnly(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{Programs: 1})
+	in := (&fleet{t: t, cluster: c, prefix: c.Prefix}).shared(c.Programs[0])
+	must(t, in.Put(t.Context(), box, 0, []byte("first"), nil))
+	first, err := in.Get(t.Context(), box)
+	must(t, err)
+	must(t, in.Put(t.Context(), box, first.Version, []byte("second"), nil))
+	for _, version := range []int64{0, first.Version} {
+		for _, b := range [][]byte{[]byte("third"), nil} {
+			if err := in.Put(t.Context(), box, version, b, nil); !errors.Is(err, credstore.ErrMoved) {
+				t.Errorf("at the version %d of another value: %v", version, err)
+			}
+		}
+	}
+	if now, err := in.Get(t.Context(), box); err != nil || string(now.Bytes) != "second" {
+		t.Errorf("it is %q, %v", now.Bytes, err)
+	}
+}
+
 // history lets clients on all hosts loose, and holds what they saw against
 // the model.
 func history(t *testing.T, f *fleet, s *issuer, ops int, faults bool) {
