@@ -206,7 +206,7 @@ func TestNothingOfWhatPassesIsInALogOrInOneThatWasRotated(t *testing.T) {
 func TestAnAnswerWithoutEndIsEndedByItsCancellation(t *testing.T) {
 	for name, begin := range map[string]string{"JSON": "application/json", "events": "text/event-stream"} {
 		t.Run(name, func(t *testing.T) {
-			gone := make(chan struct{})
+			begun, gone := make(chan struct{}), make(chan struct{})
 			h := withMCP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				if !bytes.Contains(body, []byte(`"id":1,`)) {
@@ -214,6 +214,7 @@ func TestAnAnswerWithoutEndIsEndedByItsCancellation(t *testing.T) {
 					echo(w, r)
 					return
 				}
+				close(begun)
 				defer close(gone)
 				w.Header().Set("Content-Type", begin)
 				for r.Context().Err() == nil {
@@ -229,12 +230,16 @@ func TestAnAnswerWithoutEndIsEndedByItsCancellation(t *testing.T) {
 			if got := p.ask(2); got != `{"id":2,"result":0}` {
 				t.Errorf("meanwhile: %s", got)
 			}
-			p.say(`{"method":"notifications/cancelled","params":{"requestId":1}}`)
-			select {
-			case <-gone:
-			case <-time.After(30 * time.Second):
-				t.Fatal("it goes on")
+			await := func(what string, event <-chan struct{}) {
+				select {
+				case <-event:
+				case <-time.After(patience):
+					t.Fatal(what)
+				}
 			}
+			await("it was not sent", begun) // the second may have overtaken it
+			p.say(`{"method":"notifications/cancelled","params":{"requestId":1}}`)
+			await("it goes on", gone)
 			p.leave()
 		})
 	}

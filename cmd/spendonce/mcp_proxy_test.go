@@ -358,6 +358,8 @@ func TestASessionOfAnotherServersOriginIsNotUsedAtTheOldOne(t *testing.T) {
 	if got := p.ask(1); got != `{"id":1,"result":0}` {
 		t.Fatalf("got %s", got)
 	}
+	// The stream of the server's own is asked for beside what the client says.
+	h.eventually("the handshake, the stream and the call are at the server", func() bool { return h.requests.Load() == 4 })
 	h.signIn(lasting)
 	h.write("state/sessions/work.json", fmt.Sprintf(`{"version":1,"url":%q}`, h.server.ResourceURL()))
 	before := h.requests.Load()
