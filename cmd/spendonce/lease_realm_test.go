@@ -4,12 +4,15 @@ package main_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -179,4 +182,22 @@ func (r *realm) status() brokerStatus {
 	var st brokerStatus
 	must(r.t, json.Unmarshal([]byte(r.ok(r.command("lease", "status", "--json"))), &st))
 	return st
+}
+
+// stop stops a process, which need not be a child: the signal is on its way
+// for a moment in which it still answers.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	must(t, unix.Kill(pid, unix.SIGSTOP))
+	for late := time.Now().Add(patience); ; {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		must(t, err)
+		if bytes.Contains(b, []byte("\nState:\tT")) {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("process %d does not stop", pid)
+		}
+		runtime.Gosched()
+	}
 }

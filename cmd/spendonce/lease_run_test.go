@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // wrappers are the two ways to run a command as an anchor's program.
@@ -306,7 +304,7 @@ cat end.*
 `)
 	i := r.inside(r.command("lease", "run", "--", "sh", "ask.sh"))
 	i.next()
-	must(t, unix.Kill(r.status().PID, unix.SIGSTOP))
+	stop(t, r.status().PID)
 	_, _ = fmt.Fprintln(i.in)
 	_, out := i.rest()
 	for command, want := range map[string]string{

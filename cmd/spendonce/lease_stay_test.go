@@ -137,7 +137,7 @@ func TestARaiseThatHangsKeepsNoSignalFromTheCommand(t *testing.T) {
 	i := r.inside(r.command("lease", "run", "--stay", "--", "sh", "-c", `trap "exit 9" TERM; echo ready; read -r line`))
 	i.next()
 	broker := r.status().PID
-	must(t, unix.Kill(broker, unix.SIGSTOP))
+	stop(t, broker)
 	defer func() { _ = unix.Kill(broker, unix.SIGCONT) }()
 	must(t, i.Process.Signal(unix.SIGUSR1))
 	r.eventually("the wrapper asks the broker", func() bool {
