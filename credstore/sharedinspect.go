@@ -36,6 +36,9 @@ type SharedMember struct {
 	Version         string
 	Leads           bool
 	Faults          []string // what it says that is wrong with it
+	// Clock is what its clock said at Asked of this machine's, within a second;
+	// zero if it did not tell.
+	Clock, Asked time.Time
 }
 
 // SharedTarget is what was seen of a target.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/http"
 	"net/url"
 	"sync"
 	"time"
@@ -16,8 +17,8 @@ import (
 
 // Inspect implements [credstore.SharedInspector]: each member is asked for its
 // status, within half of the time that ctx leaves, and the cluster for the
-// keys of the targets. Nothing is told of members' clocks: etcd does not show
-// them.
+// keys of the targets. A member's clock is that of its answer to a request for
+// its version, over HTTP.
 func (s *Store) Inspect(ctx context.Context, targets []string) credstore.SharedInspection {
 	r := credstore.SharedInspection{Prefix: s.cfg.Prefix, Targets: map[string]credstore.SharedTarget{}}
 	if s.cfg.TLS != nil && len(s.cfg.TLS.Certificates) > 0 && s.cfg.TLS.Certificates[0].Leaf != nil {
@@ -60,7 +61,34 @@ func (s *Store) member(ctx context.Context, client *clientv3.Client, endpoint st
 	}
 	m.Version, m.Faults = status.Version, status.Errors
 	m.Leads = status.Leader == status.Header.MemberId
+	m.Clock, m.Asked = s.clock(ctx, endpoint)
 	return m
+}
+
+// clock is what the member's clock said, and this machine's in the middle of
+// the question; zero if there was no answer.
+func (s *Store) clock(ctx context.Context, endpoint string) (theirs, ours time.Time) {
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: s.cfg.TLS.Clone()}
+	if s.cfg.Dial != nil {
+		transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) { return s.cfg.Dial(ctx, address) }
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, endpoint+"/version", nil)
+	if err != nil {
+		return time.Time{}, time.Time{}
+	}
+	begun := time.Now()
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return time.Time{}, time.Time{}
+	}
+	took := time.Since(begun)
+	_ = resp.Body.Close()
+	theirs, err = http.ParseTime(resp.Header.Get("Date"))
+	if err != nil {
+		return time.Time{}, time.Time{}
+	}
+	// The header has whole seconds, rounded down.
+	return theirs.Add(time.Second / 2), begun.Add(took / 2)
 }
 
 // certificate is when that of the member ends; zero if it is not to be had.

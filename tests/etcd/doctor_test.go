@@ -45,6 +45,7 @@ func TestListStatusAndDoctorLookAtEtcdAndChangeNothing(t *testing.T) {
 	for _, want := range []string{
 		"what is below /spendonce/ can be read", c.Members[0].Endpoint() + " answers", "etcd 3.", "the certificate of " + c.Members[0].Endpoint() + " ends",
 		"the key /spendonce/targets/box/value in etcd has ", "and its age key ", "the lock in etcd is free", "signed in, the token ends",
+		"this machine's clock agrees with that of " + c.Members[2].Endpoint(),
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, out)

@@ -60,6 +60,26 @@ func judgeMember(f findings, now time.Time, m credstore.SharedMember, reached in
 	default:
 		f.ok(id, "%s answers%s, etcd %s", m.Endpoint, role, m.Version)
 	}
+	judgeClock(f, m)
+}
+
+// judgeClock is about the one clock that a fleet's machines can be held
+// against: tokens end by that of whoever refreshed last.
+func judgeClock(f findings, m credstore.SharedMember) {
+	const id = "etcd.clock"
+	if m.Clock.IsZero() {
+		return
+	}
+	skew := m.Asked.Sub(m.Clock)
+	if skew.Abs() > largestSkew {
+		direction := "ahead of"
+		if skew < 0 {
+			direction = "behind"
+		}
+		f.find(warning, id, "set the clock that is wrong: machines do not agree on when a token ends", "this machine's clock is %s %s that of %s", rounded(skew.Abs()), direction, m.Endpoint)
+		return
+	}
+	f.ok(id, "this machine's clock agrees with that of %s", m.Endpoint)
 }
 
 func tooOld(version string) bool {

@@ -41,8 +41,17 @@ func TestWhatIsWrongWithEtcdIsSaid(t *testing.T) {
 			},
 			"error etcd.member https://m0:2379 did not answer",
 		},
-		"one is too old":            {func(s *scene) { s.report.Shared.Members[2].Version = "3.3.27" }, "error etcd.member https://m2:2379 is etcd 3.3.27"},
-		"one is full":               {func(s *scene) { s.report.Shared.Members[0].Faults = []string{"alarm:NOSPACE"} }, "error etcd.member https://m0:2379 answers and says that something is wrong: alarm:NOSPACE"},
+		"one is too old": {func(s *scene) { s.report.Shared.Members[2].Version = "3.3.27" }, "error etcd.member https://m2:2379 is etcd 3.3.27"},
+		"one is full":    {func(s *scene) { s.report.Shared.Members[0].Faults = []string{"alarm:NOSPACE"} }, "error etcd.member https://m0:2379 answers and says that something is wrong: alarm:NOSPACE"},
+		"clocks agree within an answer's time": {func(s *scene) {
+			s.report.Shared.Members[0].Clock, s.report.Shared.Members[0].Asked = noon, noon.Add(20*time.Second)
+		}, ""},
+		"this clock is ahead": {func(s *scene) {
+			s.report.Shared.Members[0].Clock, s.report.Shared.Members[0].Asked = noon, noon.Add(time.Hour)
+		}, "warning etcd.clock this machine's clock is 1h0m0s ahead of that of https://m0:2379"},
+		"this clock is behind": {func(s *scene) {
+			s.report.Shared.Members[0].Clock, s.report.Shared.Members[0].Asked = noon.Add(time.Hour), noon
+		}, "warning etcd.clock this machine's clock is 1h0m0s behind that of https://m0:2379"},
 		"a certificate ends soon":   {func(s *scene) { s.report.Shared.Members[0].CertificateEnds = noon.Add(time.Hour) }, "warning etcd.certificate the certificate of https://m0:2379 ends"},
 		"our certificate has ended": {func(s *scene) { s.report.Shared.CertificateEnds = noon.Add(-time.Hour) }, "error etcd.certificate the certificate that this machine shows"},
 		"nothing can be read": {func(s *scene) {

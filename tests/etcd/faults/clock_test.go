@@ -21,8 +21,8 @@ func TestClocksThatAreHoursApartSpendNothingTwice(t *testing.T) {
 	f := newFleet(t, c, c.Programs, stale)
 	f.hosts[0].SetClock(-time.Hour)
 	f.hosts[1].SetClock(time.Hour)
-	begin := func(machine int) *process {
-		p := f.command(machine)
+	begin := func(machine int, args ...string) *process {
+		p := f.command(machine, args...)
 		p.Path = filepath.Join(programs, "spendonce-etcd") // a clock is that of the program that is started
 		if err := f.hosts[machine].Start(p.Cmd); err != nil {
 			if strings.Contains(err.Error(), "setting a clock") {
@@ -31,6 +31,12 @@ func TestClocksThatAreHoursApartSpendNothingTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 		return p.started()
+	}
+
+	for machine, want := range []string{" behind that of", " ahead of that of", "clock agrees with that of"} {
+		if got := begin(machine, "doctor", "--verbose").end(); !strings.Contains(got.token, want) {
+			t.Errorf("machine %d: doctor does not say %q: %s%s", machine, want, got.token, got.said)
+		}
 	}
 
 	f.hold(spendoncetest.Before)
