@@ -149,7 +149,8 @@ func (s *Store) try(ctx context.Context, client *clientv3.Client, req credstore.
 		there := txn.Responses[0].GetResponseRange().Kvs
 		by := holderOf(there)
 		if len(there) == 0 || by.Nonce != l.nonce {
-			_ = l.revoke() // else it ends by itself
+			// The lease carries nothing and ends by itself: revoking those of all
+			// who came too late would hold up the one who came first.
 			return nil, sighting{by, txn.Header.Revision}, nil
 		}
 		l.rev = there[0].CreateRevision // made by an attempt that was not answered
