@@ -38,6 +38,11 @@ func serveOld(t *testing.T, endpoint string, call func(o *oldServer, body string
 			case <-cut:
 			case <-r.Context().Done():
 			}
+			o.mu.Lock() // nothing may be written when this handler has returned
+			if o.streams == n {
+				o.send = func(string) {}
+			}
+			o.mu.Unlock()
 		case r.Method == http.MethodPost && r.URL.Path == "/messages":
 			w.WriteHeader(http.StatusAccepted)
 			switch {
