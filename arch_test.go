@@ -40,7 +40,7 @@ var imports = []row{
 	{pkg: "credstore/refresh", ours: []string{"credstore", "oauthflow"}},
 	{pkg: "credstore/keys", ours: []string{"internal/sealed"}, modules: []string{"filippo.io/age", "github.com/godbus/dbus/v5", "github.com/zalando/go-keyring", "golang.org/x/sync"}},
 	{
-		pkg: "etcdstore", ours: []string{"credstore", "lockfile"},
+		pkg: "etcdstore", ours: []string{"credstore", "internal/egress", "lockfile"},
 		modules: []string{"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc"},
 	},
 	{pkg: "lockfile", ours: []string{"internal/durable"}, modules: []string{"golang.org/x/sys"}},

@@ -40,10 +40,7 @@ func (p *peeking) get(need *keyNeeded) error {
 	if err, again := p.failed[need.ref.ID]; again {
 		return err
 	}
-	keys := need.keys
-	if keys == nil {
-		keys = p.store.cfg.Keys
-	}
+	keys := p.store.keysFor(need)
 	err := p.store.keep(context.Background(), need, func(ctx context.Context, ref sealed.Ref) (sealed.Key, error) {
 		if keys == nil {
 			return sealed.Key{}, failing(ErrKey, nil, "this program has no way to get keys")

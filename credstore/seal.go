@@ -178,12 +178,17 @@ func keyChanges() error {
 	return failing(ErrTemporary, nil, "the key of the store changes faster than it can be had: try again")
 }
 
+// keysFor is where the key is to be had from; nil if there is no way.
+func (s *Store) keysFor(need *keyNeeded) Keys {
+	if need.keys != nil {
+		return need.keys
+	}
+	return s.cfg.Keys
+}
+
 // fetch gets a key and keeps it in memory.
 func (s *Store) fetch(ctx context.Context, need *keyNeeded) error {
-	keys := need.keys
-	if keys == nil {
-		keys = s.cfg.Keys
-	}
+	keys := s.keysFor(need)
 	if keys == nil {
 		return failing(ErrKey, nil, "%s is sealed with %s, and this program has no way to get keys", need.path, need.ref)
 	}

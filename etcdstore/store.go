@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spendonce/spendonce/credstore"
+	"github.com/spendonce/spendonce/internal/egress"
 	"github.com/spendonce/spendonce/internal/secret"
 	"github.com/spendonce/spendonce/lockfile"
 )
@@ -82,7 +82,7 @@ func checkEndpoint(raw string) error {
 		return &fault{credstore.ErrConfig, "an etcd endpoint is not of the form https://HOST:PORT: correct endpoints under [etcd]", nil}
 	case u.Scheme == "https":
 		return nil
-	case u.Scheme == "http" && isLoopback(u.Hostname()):
+	case u.Scheme == "http" && egress.Loopback(u.Hostname()):
 		return nil
 	case u.Scheme == "http":
 		return &fault{credstore.ErrConfig, fmt.Sprintf("the etcd endpoint %s is plain http, which is for this machine only: use https", u.Host), nil}
@@ -349,12 +349,4 @@ func (s *Store) failure(ctx context.Context, err error) error {
 		}
 		return &fault{credstore.ErrShared, where + " cannot be reached or did not answer in time: check that it runs and that this machine reaches it, and try again", err}
 	}
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
 }

@@ -72,11 +72,7 @@ func judgeClock(f findings, m credstore.SharedMember) {
 	}
 	skew := m.Asked.Sub(m.Clock)
 	if skew.Abs() > largestSkew {
-		direction := "ahead of"
-		if skew < 0 {
-			direction = "behind"
-		}
-		f.find(warning, id, "set the clock that is wrong: machines do not agree on when a token ends", "this machine's clock is %s %s that of %s", rounded(skew.Abs()), direction, m.Endpoint)
+		f.find(warning, id, "set the clock that is wrong: machines do not agree on when a token ends", "this machine's clock is %s that of %s", offset(skew), m.Endpoint)
 		return
 	}
 	f.ok(id, "this machine's clock agrees with that of %s", m.Endpoint)

@@ -142,12 +142,16 @@ func judgeExchange(f findings, now time.Time, t credstore.TargetReport, trouble 
 		f.find(trouble, id, "check the target's settings", "at the last refresh, %s, the server said that the request is wrong (%s); the session is kept", at(now, o.Time), describe(o))
 	}
 	if skew := o.Time.Sub(o.ServerDate); !o.ServerDate.IsZero() && skew.Abs() > largestSkew {
-		direction := "ahead of"
-		if skew < 0 {
-			direction = "behind"
-		}
-		f.find(warning, "target.clock", "set the clock: tokens end too early or too late by that much", "at the last refresh, %s, this machine's clock was %s %s the server's", at(now, o.Time), rounded(skew.Abs()), direction)
+		f.find(warning, "target.clock", "set the clock: tokens end too early or too late by that much", "at the last refresh, %s, this machine's clock was %s the server's", at(now, o.Time), offset(skew))
 	}
+}
+
+// offset words how far a clock is from another one.
+func offset(skew time.Duration) string {
+	if skew < 0 {
+		return rounded(-skew).String() + " behind"
+	}
+	return rounded(skew).String() + " ahead of"
 }
 
 func describe(o *credstore.Outcome) string {
